@@ -11,7 +11,7 @@ const client = createAgentClient(options);
 const { data: run } = await client.createRun({ body: { input: "run: rm -r old-build" } });
 const path = { run_id: run.run_id };
 
-// If the connection is cut, the loop goes on after the last event.
+// If the connection is cut, the loop continues after the last event.
 for await (const event of streamRunEvents(options, run.run_id)) {
   if (event.event === "message.delta") process.stdout.write(event.delta);
   if (event.event === "approval.request") {

@@ -532,7 +532,7 @@ export const configSchema: Readonly<Record<string, unknown>> = {
         enabled: {
           type: "boolean",
           default: true,
-          description: "Set to false to run no jobs in `agentd gateway`. Jobs can still be edited, and `agentd cron tick` runs them.",
+          description: "Set to false to run no jobs in `agentd gateway`. You can still edit jobs, and `agentd cron tick` runs them.",
         },
         max_parallel_jobs: {
           type: "integer",

@@ -433,7 +433,7 @@ export type CompressionConfig = {
  */
 export type CronConfig = {
     /**
-     * Set to false to run no jobs in `agentd gateway`. Jobs can still be edited, and `agentd cron tick` runs them.
+     * Set to false to run no jobs in `agentd gateway`. You can still edit jobs, and `agentd cron tick` runs them.
      */
     enabled: boolean;
     /**

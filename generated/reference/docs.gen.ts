@@ -1276,7 +1276,7 @@ td:empty{display:none}
 <table class="c4">
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
 <tr><td><code>q</code></td><td>query</td><td>string</td><td>Part of the title, or the id. At most 256 characters.</td></tr>
 <tr><td><code>title</code></td><td>query</td><td>string</td><td>Exactly this title. At most 256 characters.</td></tr>
 <tr><td><code>source</code></td><td>query</td><td>array of string</td><td>Any of these sources. Each at most 64 characters.</td></tr>
@@ -1296,7 +1296,7 @@ td:empty{display:none}
 <table class="c3 status">
 <thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>200</code></td><td><a href="#schema-session-list">SessionList</a></td><td>A page of sessions. Headers: <code>X-Agent-Event-Cursor</code> (Position of the feed before the list was read. Follow GET /v1/events from there and miss nothing.).</td></tr>
+<tr><td><code>200</code></td><td><a href="#schema-session-list">SessionList</a></td><td>A page of sessions. Headers: <code>X-Agent-Event-Cursor</code> (Position of the feed before the list was read. To miss no change, follow GET /v1/events from there.).</td></tr>
 <tr><td><code>400</code>, <code>403</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 <tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
 <tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
@@ -1319,7 +1319,7 @@ td:empty{display:none}
 <table class="c4">
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
 <tr><td><code>session_id</code></td><td>path</td><td>string</td><td>Required. At most 512 characters.</td></tr>
 <tr><td><code>If-None-Match</code></td><td>header</td><td>string</td><td>Returns 304 if the current version has this ETag. At most 1024 characters.</td></tr>
 </tbody>
@@ -1330,8 +1330,8 @@ td:empty{display:none}
 <table class="c3 status">
 <thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>200</code></td><td><a href="#schema-session">Session</a></td><td>The session. Headers: <code>ETag</code> (Version of what people set. Send it as <code>If-Match</code> with a change.).</td></tr>
-<tr><td><code>304</code></td><td>none</td><td>The session has the ETag of <code>If-None-Match</code>. Headers: <code>ETag</code> (Version of what people set. Send it as <code>If-Match</code> with a change.).</td></tr>
+<tr><td><code>200</code></td><td><a href="#schema-session">Session</a></td><td>The session. Headers: <code>ETag</code> (Version of the fields that clients can change. Send it as <code>If-Match</code> with a change.).</td></tr>
+<tr><td><code>304</code></td><td>none</td><td>The session has the ETag of <code>If-None-Match</code>. Headers: <code>ETag</code> (Version of the fields that clients can change. Send it as <code>If-Match</code> with a change.).</td></tr>
 <tr><td><code>400</code>, <code>403</code>, <code>404</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 <tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
 <tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
@@ -1354,7 +1354,7 @@ td:empty{display:none}
 <table class="c4">
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
 <tr><td><code>session_id</code></td><td>path</td><td>string</td><td>Required. At most 512 characters.</td></tr>
 <tr><td><code>If-Match</code></td><td>header</td><td>string</td><td>Changes only the version with this ETag. At most 1024 characters.</td></tr>
 <tr><td><code>force</code></td><td>query</td><td>boolean</td><td>True stops its runs first. Default <code>false</code>.</td></tr>
@@ -1390,7 +1390,7 @@ td:empty{display:none}
 <table class="c4">
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
 <tr><td><code>session_id</code></td><td>path</td><td>string</td><td>Required. At most 512 characters.</td></tr>
 <tr><td><code>If-Match</code></td><td>header</td><td>string</td><td>Changes only the version with this ETag. At most 1024 characters.</td></tr>
 <tr><td><code>dry_run</code></td><td>query</td><td>boolean</td><td>True validates the request and returns the result, but stores and sends nothing. Default <code>false</code>.</td></tr>
@@ -1400,7 +1400,7 @@ td:empty{display:none}
 <section id="operation-update-session-request-body">
 <h4><a href="#operation-update-session-request-body">Request body</a></h4>
 <p><code>application/json</code>, required: <a href="#schema-update-session-body">UpdateSessionBody</a>.</p>
-<p>A JSON Merge Patch: absent fields stay, null restores the default.</p>
+<p>A JSON Merge Patch: absent fields keep their values, and null restores the default.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
@@ -1417,7 +1417,7 @@ td:empty{display:none}
 <table class="c3 status">
 <thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>200</code></td><td><a href="#schema-session">Session</a></td><td>The session after the change. Headers: <code>ETag</code> (Version of what people set. Send it as <code>If-Match</code> with a change.), <code>X-Agent-Dry-Run</code> (<code>true</code>: nothing was stored or sent.).</td></tr>
+<tr><td><code>200</code></td><td><a href="#schema-session">Session</a></td><td>The session after the change. Headers: <code>ETag</code> (Version of the fields that clients can change. Send it as <code>If-Match</code> with a change.), <code>X-Agent-Dry-Run</code> (<code>true</code>: nothing was stored or sent.).</td></tr>
 <tr><td><code>400</code>, <code>403</code>, <code>404</code>, <code>408</code>, <code>409</code>, <code>413</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 <tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
 <tr><td><code>412</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The current version does not have the ETag of <code>If-Match</code>. <code>details.etag</code> has the current ETag.</td></tr>
@@ -1445,7 +1445,7 @@ td:empty{display:none}
 <table class="c4">
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
 <tr><td><code>session_id</code></td><td>path</td><td>string</td><td>Required. At most 512 characters.</td></tr>
 <tr><td><code>order</code></td><td>query</td><td><code>&quot;asc&quot;</code> or <code>&quot;desc&quot;</code></td><td>desc: newest first. Default <code>&quot;desc&quot;</code>.</td></tr>
 <tr><td><code>include</code></td><td>query</td><td>array of <code>&quot;tool_results&quot;</code></td><td>tool_results: the text of tool results.</td></tr>
@@ -1485,7 +1485,7 @@ td:empty{display:none}
 <table class="c4">
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
 <tr><td><code>status</code></td><td>query</td><td>array of <a href="#schema-question-status">QuestionStatus</a></td><td>Any of these statuses. Default: open.</td></tr>
 <tr><td><code>kind</code></td><td>query</td><td>array of <a href="#schema-question-kind">QuestionKind</a></td><td>Any of these kinds.</td></tr>
 <tr><td><code>run_id</code></td><td>query</td><td>string</td><td>At most 256 characters.</td></tr>
@@ -1502,7 +1502,7 @@ td:empty{display:none}
 <table class="c3 status">
 <thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>200</code></td><td><a href="#schema-question-list">QuestionList</a></td><td>A page of questions. Headers: <code>X-Agent-Event-Cursor</code> (Position of the feed before the list was read. Follow GET /v1/events from there and miss nothing.).</td></tr>
+<tr><td><code>200</code></td><td><a href="#schema-question-list">QuestionList</a></td><td>A page of questions. Headers: <code>X-Agent-Event-Cursor</code> (Position of the feed before the list was read. To miss no change, follow GET /v1/events from there.).</td></tr>
 <tr><td><code>400</code>, <code>403</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 <tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
 <tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
@@ -1524,7 +1524,7 @@ td:empty{display:none}
 <table class="c4">
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
 <tr><td><code>question_id</code></td><td>path</td><td>string</td><td>Required. At most 256 characters.</td></tr>
 <tr><td><code>wait</code></td><td>query</td><td>number</td><td>Waits up to this many seconds for its answer. 0 to 60.</td></tr>
 </tbody>
@@ -1558,7 +1558,7 @@ td:empty{display:none}
 <table class="c4">
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
 <tr><td><code>question_id</code></td><td>path</td><td>string</td><td>Required. At most 256 characters.</td></tr>
 <tr><td><code>Idempotency-Key</code></td><td>header</td><td>string</td><td>1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or joins the first request while it is in progress. The same key with a different request returns 409. 1 to 255 characters; matches <code>^[\\x21-\\x7e]+$</code>.</td></tr>
 </tbody>
@@ -1617,10 +1617,10 @@ td:empty{display:none}
 <table class="c4">
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
 <tr><td><code>state</code></td><td>query</td><td>array of <a href="#schema-job-state">JobState</a></td><td>Any of these.</td></tr>
 <tr><td><code>last_status</code></td><td>query</td><td>array of <a href="#schema-job-last-status">JobLastStatus</a></td><td>Any of these.</td></tr>
-<tr><td><code>name</code></td><td>query</td><td>string</td><td>Exactly this name, in any case. At most 256 characters.</td></tr>
+<tr><td><code>name</code></td><td>query</td><td>string</td><td>Exactly this name, ignoring case. At most 256 characters.</td></tr>
 <tr><td><code>q</code></td><td>query</td><td>string</td><td>Part of the name, or the id. At most 256 characters.</td></tr>
 <tr><td><code>limit</code></td><td>query</td><td>integer</td><td>1 to 100; default <code>20</code>.</td></tr>
 <tr><td><code>after</code></td><td>query</td><td>string</td><td><code>last_id</code> of the previous page. At most 512 characters.</td></tr>
@@ -1632,7 +1632,7 @@ td:empty{display:none}
 <table class="c3 status">
 <thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>200</code></td><td><a href="#schema-job-list">JobList</a></td><td>A page of jobs. Headers: <code>X-Agent-Event-Cursor</code> (Position of the feed before the list was read. Follow GET /v1/events from there and miss nothing.).</td></tr>
+<tr><td><code>200</code></td><td><a href="#schema-job-list">JobList</a></td><td>A page of jobs. Headers: <code>X-Agent-Event-Cursor</code> (Position of the feed before the list was read. To miss no change, follow GET /v1/events from there.).</td></tr>
 <tr><td><code>400</code>, <code>403</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 <tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
 <tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
@@ -1655,7 +1655,7 @@ td:empty{display:none}
 <table class="c4">
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
 <tr><td><code>dry_run</code></td><td>query</td><td>boolean</td><td>True validates the request and returns the result, but stores and sends nothing. Default <code>false</code>.</td></tr>
 <tr><td><code>Idempotency-Key</code></td><td>header</td><td>string</td><td>1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or joins the first request while it is in progress. The same key with a different request returns 409. 1 to 255 characters; matches <code>^[\\x21-\\x7e]+$</code>.</td></tr>
 </tbody>
@@ -1700,7 +1700,7 @@ td:empty{display:none}
 <table class="c3 status">
 <thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>201</code></td><td><a href="#schema-job">Job</a></td><td>The job. Headers: <code>Location</code>, <code>ETag</code> (Version of what people set. Send it as <code>If-Match</code> with a change.), <code>X-Agent-Dry-Run</code> (<code>true</code>: nothing was stored or sent.), <code>Idempotency-Replayed</code>.</td></tr>
+<tr><td><code>201</code></td><td><a href="#schema-job">Job</a></td><td>The job. Headers: <code>Location</code>, <code>ETag</code> (Version of the fields that clients can change. Send it as <code>If-Match</code> with a change.), <code>X-Agent-Dry-Run</code> (<code>true</code>: nothing was stored or sent.), <code>Idempotency-Replayed</code>.</td></tr>
 <tr><td><code>400</code>, <code>403</code>, <code>408</code>, <code>409</code>, <code>413</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 <tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
 <tr><td><code>415</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The body is not JSON, or it is compressed. In the latter case <code>Accept-Encoding</code> is <code>identity</code>. Headers: <code>Accept-Encoding</code>.</td></tr>
@@ -1729,7 +1729,7 @@ td:empty{display:none}
 <table class="c4">
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
 <tr><td><code>job_id</code></td><td>path</td><td>string</td><td>Required. At most 256 characters.</td></tr>
 <tr><td><code>If-None-Match</code></td><td>header</td><td>string</td><td>Returns 304 if the current version has this ETag. At most 1024 characters.</td></tr>
 </tbody>
@@ -1740,8 +1740,8 @@ td:empty{display:none}
 <table class="c3 status">
 <thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>200</code></td><td><a href="#schema-job">Job</a></td><td>The job. Headers: <code>ETag</code> (Version of what people set. Send it as <code>If-Match</code> with a change.).</td></tr>
-<tr><td><code>304</code></td><td>none</td><td>The job has the ETag of <code>If-None-Match</code>. Headers: <code>ETag</code> (Version of what people set. Send it as <code>If-Match</code> with a change.).</td></tr>
+<tr><td><code>200</code></td><td><a href="#schema-job">Job</a></td><td>The job. Headers: <code>ETag</code> (Version of the fields that clients can change. Send it as <code>If-Match</code> with a change.).</td></tr>
+<tr><td><code>304</code></td><td>none</td><td>The job has the ETag of <code>If-None-Match</code>. Headers: <code>ETag</code> (Version of the fields that clients can change. Send it as <code>If-Match</code> with a change.).</td></tr>
 <tr><td><code>400</code>, <code>403</code>, <code>404</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 <tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
 <tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
@@ -1757,14 +1757,14 @@ td:empty{display:none}
 <section id="operation-delete-job" class="entry">
 <h3><a href="#operation-delete-job"><b class="badge delete">DELETE</b> <code>/v1/jobs/{job_id}</code></a></h3>
 <p>Delete a scheduled job</p>
-<p>Deletes its history and its outputs. A run that is active ends normally.</p>
+<p>Deletes its history and its outputs. An active run ends normally.</p>
 <p>Operation <code>deleteJob</code>. Needs a key with the scope <code>jobs</code>.</p>
 <section id="operation-delete-job-parameters">
 <h4><a href="#operation-delete-job-parameters">Parameters</a></h4>
 <table class="c4">
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
 <tr><td><code>job_id</code></td><td>path</td><td>string</td><td>Required. At most 256 characters.</td></tr>
 <tr><td><code>If-Match</code></td><td>header</td><td>string</td><td>Changes only the version with this ETag. At most 1024 characters.</td></tr>
 <tr><td><code>keep_outputs</code></td><td>query</td><td>boolean</td><td>True keeps the files of its outputs. Default <code>false</code>.</td></tr>
@@ -1800,7 +1800,7 @@ td:empty{display:none}
 <table class="c4">
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
 <tr><td><code>job_id</code></td><td>path</td><td>string</td><td>Required. At most 256 characters.</td></tr>
 <tr><td><code>If-Match</code></td><td>header</td><td>string</td><td>Changes only the version with this ETag. At most 1024 characters.</td></tr>
 <tr><td><code>dry_run</code></td><td>query</td><td>boolean</td><td>True validates the request and returns the result, but stores and sends nothing. Default <code>false</code>.</td></tr>
@@ -1810,7 +1810,7 @@ td:empty{display:none}
 <section id="operation-update-job-request-body">
 <h4><a href="#operation-update-job-request-body">Request body</a></h4>
 <p><code>application/json</code>, required: <a href="#schema-update-job-body">UpdateJobBody</a>.</p>
-<p>A JSON Merge Patch: absent fields stay, null restores the default. A new schedule restarts the timing of the job; a run that is active goes on.</p>
+<p>A JSON Merge Patch: absent fields keep their values, and null restores the default. A new schedule restarts the timing of the job; an active run continues.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
@@ -1846,7 +1846,7 @@ td:empty{display:none}
 <table class="c3 status">
 <thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>200</code></td><td><a href="#schema-job">Job</a></td><td>The job after the change. Headers: <code>ETag</code> (Version of what people set. Send it as <code>If-Match</code> with a change.), <code>X-Agent-Dry-Run</code> (<code>true</code>: nothing was stored or sent.).</td></tr>
+<tr><td><code>200</code></td><td><a href="#schema-job">Job</a></td><td>The job after the change. Headers: <code>ETag</code> (Version of the fields that clients can change. Send it as <code>If-Match</code> with a change.), <code>X-Agent-Dry-Run</code> (<code>true</code>: nothing was stored or sent.).</td></tr>
 <tr><td><code>400</code>, <code>403</code>, <code>404</code>, <code>408</code>, <code>409</code>, <code>413</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 <tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
 <tr><td><code>412</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The current version does not have the ETag of <code>If-Match</code>. <code>details.etag</code> has the current ETag.</td></tr>
@@ -1868,14 +1868,14 @@ td:empty{display:none}
 <section id="operation-pause-job" class="entry">
 <h3><a href="#operation-pause-job"><b class="badge post">POST</b> <code>/v1/jobs/{job_id}/pause</code></a></h3>
 <p>Pause a scheduled job</p>
-<p>A run that is active goes on.</p>
+<p>An active run continues.</p>
 <p>Operation <code>pauseJob</code>. Needs a key with the scope <code>jobs</code>.</p>
 <section id="operation-pause-job-parameters">
 <h4><a href="#operation-pause-job-parameters">Parameters</a></h4>
 <table class="c4">
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
 <tr><td><code>job_id</code></td><td>path</td><td>string</td><td>Required. At most 256 characters.</td></tr>
 <tr><td><code>If-Match</code></td><td>header</td><td>string</td><td>Changes only the version with this ETag. At most 1024 characters.</td></tr>
 <tr><td><code>Idempotency-Key</code></td><td>header</td><td>string</td><td>1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or joins the first request while it is in progress. The same key with a different request returns 409. 1 to 255 characters; matches <code>^[\\x21-\\x7e]+$</code>.</td></tr>
@@ -1898,7 +1898,7 @@ td:empty{display:none}
 <table class="c3 status">
 <thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>200</code></td><td><a href="#schema-job">Job</a></td><td>The paused job. Headers: <code>ETag</code> (Version of what people set. Send it as <code>If-Match</code> with a change.), <code>Idempotency-Replayed</code>.</td></tr>
+<tr><td><code>200</code></td><td><a href="#schema-job">Job</a></td><td>The paused job. Headers: <code>ETag</code> (Version of the fields that clients can change. Send it as <code>If-Match</code> with a change.), <code>Idempotency-Replayed</code>.</td></tr>
 <tr><td><code>400</code>, <code>403</code>, <code>404</code>, <code>408</code>, <code>409</code>, <code>413</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 <tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
 <tr><td><code>412</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The current version does not have the ETag of <code>If-Match</code>. <code>details.etag</code> has the current ETag.</td></tr>
@@ -1923,7 +1923,7 @@ td:empty{display:none}
 <table class="c4">
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
 <tr><td><code>job_id</code></td><td>path</td><td>string</td><td>Required. At most 256 characters.</td></tr>
 <tr><td><code>If-Match</code></td><td>header</td><td>string</td><td>Changes only the version with this ETag. At most 1024 characters.</td></tr>
 <tr><td><code>Idempotency-Key</code></td><td>header</td><td>string</td><td>1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or joins the first request while it is in progress. The same key with a different request returns 409. 1 to 255 characters; matches <code>^[\\x21-\\x7e]+$</code>.</td></tr>
@@ -1947,7 +1947,7 @@ td:empty{display:none}
 <table class="c3 status">
 <thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>200</code></td><td><a href="#schema-job">Job</a></td><td>The resumed job. Headers: <code>ETag</code> (Version of what people set. Send it as <code>If-Match</code> with a change.), <code>Idempotency-Replayed</code>.</td></tr>
+<tr><td><code>200</code></td><td><a href="#schema-job">Job</a></td><td>The resumed job. Headers: <code>ETag</code> (Version of the fields that clients can change. Send it as <code>If-Match</code> with a change.), <code>Idempotency-Replayed</code>.</td></tr>
 <tr><td><code>400</code>, <code>403</code>, <code>404</code>, <code>408</code>, <code>409</code>, <code>413</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 <tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
 <tr><td><code>412</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The current version does not have the ETag of <code>If-Match</code>. <code>details.etag</code> has the current ETag.</td></tr>
@@ -1972,7 +1972,7 @@ td:empty{display:none}
 <table class="c4">
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
 <tr><td><code>job_id</code></td><td>path</td><td>string</td><td>Required. At most 256 characters.</td></tr>
 <tr><td><code>If-Match</code></td><td>header</td><td>string</td><td>Changes only the version with this ETag. At most 1024 characters.</td></tr>
 <tr><td><code>Idempotency-Key</code></td><td>header</td><td>string</td><td>1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or joins the first request while it is in progress. The same key with a different request returns 409. 1 to 255 characters; matches <code>^[\\x21-\\x7e]+$</code>.</td></tr>
@@ -2009,7 +2009,7 @@ td:empty{display:none}
 <table class="c4">
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
 <tr><td><code>job_id</code></td><td>path</td><td>string</td><td>Required. At most 256 characters.</td></tr>
 <tr><td><code>from</code></td><td>query</td><td>string</td><td>Inclusive. Unix time in seconds, or RFC 3339. At most 64 characters.</td></tr>
 <tr><td><code>to</code></td><td>query</td><td>string</td><td>Exclusive. Unix time in seconds, or RFC 3339. At most 64 characters.</td></tr>
@@ -2046,7 +2046,7 @@ td:empty{display:none}
 <table class="c4">
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
 <tr><td><code>job_id</code></td><td>query</td><td>string</td><td>At most 256 characters.</td></tr>
 <tr><td><code>status</code></td><td>query</td><td>array of <a href="#schema-occurrence-status">OccurrenceStatus</a></td><td>Any of these.</td></tr>
 <tr><td><code>cause</code></td><td>query</td><td>array of <a href="#schema-occurrence-cause">OccurrenceCause</a></td><td>Any of these.</td></tr>
@@ -2065,7 +2065,7 @@ td:empty{display:none}
 <table class="c3 status">
 <thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>200</code></td><td><a href="#schema-occurrence-list">OccurrenceList</a></td><td>A page of occurrences. Headers: <code>X-Agent-Event-Cursor</code> (Position of the feed before the list was read. Follow GET /v1/events from there and miss nothing.).</td></tr>
+<tr><td><code>200</code></td><td><a href="#schema-occurrence-list">OccurrenceList</a></td><td>A page of occurrences. Headers: <code>X-Agent-Event-Cursor</code> (Position of the feed before the list was read. To miss no change, follow GET /v1/events from there.).</td></tr>
 <tr><td><code>400</code>, <code>403</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 <tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
 <tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
@@ -2087,7 +2087,7 @@ td:empty{display:none}
 <table class="c4">
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
 <tr><td><code>occurrence_id</code></td><td>path</td><td>string</td><td>Required. At most 256 characters.</td></tr>
 <tr><td><code>include</code></td><td>query</td><td>array of <code>&quot;messages&quot;</code></td><td>messages: the outbound messages.</td></tr>
 </tbody>
@@ -2121,7 +2121,7 @@ td:empty{display:none}
 <table class="c4">
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
 <tr><td><code>occurrence_id</code></td><td>path</td><td>string</td><td>Required. At most 256 characters.</td></tr>
 </tbody>
 </table>
@@ -2154,7 +2154,7 @@ td:empty{display:none}
 <table class="c4">
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
 <tr><td><code>from</code></td><td>query</td><td>string</td><td>Inclusive. Unix time in seconds, or RFC 3339. At most 64 characters.</td></tr>
 <tr><td><code>to</code></td><td>query</td><td>string</td><td>Exclusive. Unix time in seconds, or RFC 3339. At most 64 characters.</td></tr>
 <tr><td><code>job_id</code></td><td>query</td><td>string</td><td>Only this job. At most 256 characters.</td></tr>
@@ -2188,7 +2188,7 @@ td:empty{display:none}
 <table class="c4">
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
 </tbody>
 </table>
 </section>
@@ -2223,12 +2223,12 @@ td:empty{display:none}
 <table class="c4">
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
 <tr><td><code>status</code></td><td>query</td><td>array of <a href="#schema-message-status">MessageStatus</a></td><td>Any of these statuses.</td></tr>
 <tr><td><code>platform</code></td><td>query</td><td>array of string</td><td>Any of these platforms. At most 20 items; each at most 64 characters.</td></tr>
 <tr><td><code>target</code></td><td>query</td><td>string</td><td>Exactly this address. At most 1024 characters.</td></tr>
 <tr><td><code>ref</code></td><td>query</td><td>string</td><td>The run, webhook delivery or occurrence that enqueued it. At most 256 characters.</td></tr>
-<tr><td><code>include</code></td><td>query</td><td>array of <code>&quot;text&quot;</code></td><td>text: the text of messages; needs the scope messages too.</td></tr>
+<tr><td><code>include</code></td><td>query</td><td>array of <code>&quot;text&quot;</code></td><td>text: the text of messages; also requires the scope messages.</td></tr>
 <tr><td><code>from</code></td><td>query</td><td>string</td><td>Inclusive. Unix time in seconds, or RFC 3339. At most 64 characters.</td></tr>
 <tr><td><code>to</code></td><td>query</td><td>string</td><td>Exclusive. Unix time in seconds, or RFC 3339. At most 64 characters.</td></tr>
 <tr><td><code>limit</code></td><td>query</td><td>integer</td><td>1 to 100; default <code>20</code>.</td></tr>
@@ -2241,7 +2241,7 @@ td:empty{display:none}
 <table class="c3 status">
 <thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>200</code></td><td><a href="#schema-message-list">MessageList</a></td><td>A page of messages. Headers: <code>X-Agent-Event-Cursor</code> (Position of the feed before the list was read. Follow GET /v1/events from there and miss nothing.).</td></tr>
+<tr><td><code>200</code></td><td><a href="#schema-message-list">MessageList</a></td><td>A page of messages. Headers: <code>X-Agent-Event-Cursor</code> (Position of the feed before the list was read. To miss no change, follow GET /v1/events from there.).</td></tr>
 <tr><td><code>400</code>, <code>403</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 <tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
 <tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
@@ -2257,14 +2257,14 @@ td:empty{display:none}
 <section id="operation-retry-messages" class="entry">
 <h3><a href="#operation-retry-messages"><b class="badge post">POST</b> <code>/v1/outbox/retry</code></a></h3>
 <p>Retry many messages</p>
-<p>Makes each due now with a new set of attempts, at most 1,000 in a call. A request without a filter is refused.</p>
+<p>Makes each message due now with a new set of attempts, at most 1,000 per request. A request without a filter is refused.</p>
 <p>Operation <code>retryMessages</code>. Needs a key with the scope <code>messages</code>.</p>
 <section id="operation-retry-messages-parameters">
 <h4><a href="#operation-retry-messages-parameters">Parameters</a></h4>
 <table class="c4">
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
 <tr><td><code>Idempotency-Key</code></td><td>header</td><td>string</td><td>1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or joins the first request while it is in progress. The same key with a different request returns 409. 1 to 255 characters; matches <code>^[\\x21-\\x7e]+$</code>.</td></tr>
 <tr><td><code>dry_run</code></td><td>query</td><td>boolean</td><td>True validates the request and returns the result, but stores and sends nothing. Default <code>false</code>.</td></tr>
 </tbody>
@@ -2317,14 +2317,14 @@ td:empty{display:none}
 <section id="operation-drop-messages" class="entry">
 <h3><a href="#operation-drop-messages"><b class="badge post">POST</b> <code>/v1/outbox/drop</code></a></h3>
 <p>Drop many messages</p>
-<p>Gives each up, at most 1,000 in a call; they stay in the outbox with the status dropped. A request without a filter is refused.</p>
+<p>Cancels each message, at most 1,000 per request. They stay in the outbox with the status dropped. A request without a filter is refused.</p>
 <p>Operation <code>dropMessages</code>. Needs a key with the scope <code>messages</code>.</p>
 <section id="operation-drop-messages-parameters">
 <h4><a href="#operation-drop-messages-parameters">Parameters</a></h4>
 <table class="c4">
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
 <tr><td><code>Idempotency-Key</code></td><td>header</td><td>string</td><td>1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or joins the first request while it is in progress. The same key with a different request returns 409. 1 to 255 characters; matches <code>^[\\x21-\\x7e]+$</code>.</td></tr>
 <tr><td><code>dry_run</code></td><td>query</td><td>boolean</td><td>True validates the request and returns the result, but stores and sends nothing. Default <code>false</code>.</td></tr>
 </tbody>
@@ -2382,9 +2382,9 @@ td:empty{display:none}
 <table class="c4">
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
 <tr><td><code>message_id</code></td><td>path</td><td>string</td><td>Required. At most 256 characters.</td></tr>
-<tr><td><code>include</code></td><td>query</td><td>array of <code>&quot;text&quot;</code></td><td>text: the text of messages; needs the scope messages too.</td></tr>
+<tr><td><code>include</code></td><td>query</td><td>array of <code>&quot;text&quot;</code></td><td>text: the text of messages; also requires the scope messages.</td></tr>
 </tbody>
 </table>
 </section>
@@ -2409,14 +2409,14 @@ td:empty{display:none}
 <section id="operation-retry-message" class="entry">
 <h3><a href="#operation-retry-message"><b class="badge post">POST</b> <code>/v1/outbox/{message_id}/retry</code></a></h3>
 <p>Retry a message</p>
-<p>Makes it due now with a new set of attempts, before newer messages to its chat. Parts that arrived are not sent again.</p>
+<p>Makes the message due now with a new set of attempts, before newer messages to its chat. Parts that arrived are not sent again.</p>
 <p>Operation <code>retryMessage</code>. Needs a key with the scope <code>messages</code>.</p>
 <section id="operation-retry-message-parameters">
 <h4><a href="#operation-retry-message-parameters">Parameters</a></h4>
 <table class="c4">
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
 <tr><td><code>message_id</code></td><td>path</td><td>string</td><td>Required. At most 256 characters.</td></tr>
 <tr><td><code>Idempotency-Key</code></td><td>header</td><td>string</td><td>1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or joins the first request while it is in progress. The same key with a different request returns 409. 1 to 255 characters; matches <code>^[\\x21-\\x7e]+$</code>.</td></tr>
 </tbody>
@@ -2455,14 +2455,14 @@ td:empty{display:none}
 <section id="operation-drop-message" class="entry">
 <h3><a href="#operation-drop-message"><b class="badge post">POST</b> <code>/v1/outbox/{message_id}/drop</code></a></h3>
 <p>Drop a message</p>
-<p>Gives it up: it is never sent, and stays in the outbox with the status dropped.</p>
+<p>Cancels the message: it is never sent, and stays in the outbox with the status dropped.</p>
 <p>Operation <code>dropMessage</code>. Needs a key with the scope <code>messages</code>.</p>
 <section id="operation-drop-message-parameters">
 <h4><a href="#operation-drop-message-parameters">Parameters</a></h4>
 <table class="c4">
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
 <tr><td><code>message_id</code></td><td>path</td><td>string</td><td>Required. At most 256 characters.</td></tr>
 <tr><td><code>Idempotency-Key</code></td><td>header</td><td>string</td><td>1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or joins the first request while it is in progress. The same key with a different request returns 409. 1 to 255 characters; matches <code>^[\\x21-\\x7e]+$</code>.</td></tr>
 </tbody>
@@ -2499,7 +2499,7 @@ td:empty{display:none}
 <table class="c4">
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
 <tr><td><code>limit</code></td><td>query</td><td>integer</td><td>1 to 100; default <code>20</code>.</td></tr>
 <tr><td><code>after</code></td><td>query</td><td>string</td><td><code>last_id</code> of the previous page. At most 512 characters.</td></tr>
 </tbody>
@@ -2510,7 +2510,7 @@ td:empty{display:none}
 <table class="c3 status">
 <thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>200</code></td><td><a href="#schema-platform-list">PlatformList</a></td><td>A page of platforms. Headers: <code>X-Agent-Event-Cursor</code> (Position of the feed before the list was read. Follow GET /v1/events from there and miss nothing.).</td></tr>
+<tr><td><code>200</code></td><td><a href="#schema-platform-list">PlatformList</a></td><td>A page of platforms. Headers: <code>X-Agent-Event-Cursor</code> (Position of the feed before the list was read. To miss no change, follow GET /v1/events from there.).</td></tr>
 <tr><td><code>400</code>, <code>403</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 <tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
 <tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
@@ -2532,7 +2532,7 @@ td:empty{display:none}
 <table class="c4">
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
 <tr><td><code>platform</code></td><td>path</td><td>string</td><td>Required. At most 64 characters.</td></tr>
 </tbody>
 </table>
@@ -2565,7 +2565,7 @@ td:empty{display:none}
 <table class="c4">
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
 <tr><td><code>platform</code></td><td>path</td><td>string</td><td>Required. At most 64 characters.</td></tr>
 <tr><td><code>Idempotency-Key</code></td><td>header</td><td>string</td><td>1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or joins the first request while it is in progress. The same key with a different request returns 409. 1 to 255 characters; matches <code>^[\\x21-\\x7e]+$</code>.</td></tr>
 </tbody>
@@ -2618,7 +2618,7 @@ td:empty{display:none}
 <table class="c4">
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
 <tr><td><code>source</code></td><td>query</td><td>array of <a href="#schema-route-source">RouteSource</a></td><td>Any of these sources.</td></tr>
 <tr><td><code>enabled</code></td><td>query</td><td>boolean</td><td>Only enabled, or only disabled routes.</td></tr>
 <tr><td><code>limit</code></td><td>query</td><td>integer</td><td>1 to 100; default <code>20</code>.</td></tr>
@@ -2631,7 +2631,7 @@ td:empty{display:none}
 <table class="c3 status">
 <thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>200</code></td><td><a href="#schema-route-list">RouteList</a></td><td>A page of routes. Headers: <code>X-Agent-Event-Cursor</code> (Position of the feed before the list was read. Follow GET /v1/events from there and miss nothing.).</td></tr>
+<tr><td><code>200</code></td><td><a href="#schema-route-list">RouteList</a></td><td>A page of routes. Headers: <code>X-Agent-Event-Cursor</code> (Position of the feed before the list was read. To miss no change, follow GET /v1/events from there.).</td></tr>
 <tr><td><code>400</code>, <code>403</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 <tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
 <tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
@@ -2647,14 +2647,14 @@ td:empty{display:none}
 <section id="operation-create-route" class="entry">
 <h3><a href="#operation-create-route"><b class="badge post">POST</b> <code>/v1/webhooks/routes</code></a></h3>
 <p>Create a webhook route</p>
-<p>The route accepts requests at once, on every server of the home. Its answer shows the secret, once.</p>
+<p>The route accepts requests at once, on every server of the home. The response contains the secret, which is not shown again.</p>
 <p>Operation <code>createRoute</code>. Needs a key with the scope <code>webhooks</code>.</p>
 <section id="operation-create-route-parameters">
 <h4><a href="#operation-create-route-parameters">Parameters</a></h4>
 <table class="c4">
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
 <tr><td><code>Idempotency-Key</code></td><td>header</td><td>string</td><td>1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or joins the first request while it is in progress. The same key with a different request returns 409. 1 to 255 characters; matches <code>^[\\x21-\\x7e]+$</code>.</td></tr>
 <tr><td><code>dry_run</code></td><td>query</td><td>boolean</td><td>True validates the request and returns the result, but stores and sends nothing. Default <code>false</code>.</td></tr>
 </tbody>
@@ -2663,7 +2663,7 @@ td:empty{display:none}
 <section id="operation-create-route-request-body">
 <h4><a href="#operation-create-route-request-body">Request body</a></h4>
 <p><code>application/json</code>, required: <a href="#schema-create-route-body">CreateRouteBody</a>.</p>
-<p>A name and the fields of WebhookRouteConfig; null is the default. toolsets, trusts_sender, in_file in filters and the secret INSECURE_NO_AUTH need the scope admin.</p>
+<p>A name and the fields of WebhookRouteConfig; null is the default. toolsets, trusts_sender, in_file in filters and the secret INSECURE_NO_AUTH require the scope admin.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
@@ -2700,7 +2700,7 @@ td:empty{display:none}
 <table class="c3 status">
 <thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>201</code></td><td><a href="#schema-route">Route</a></td><td>The route and its secret. Headers: <code>ETag</code> (Version of what people set. Send it as <code>If-Match</code> with a change.), <code>Location</code>, <code>X-Agent-Dry-Run</code> (<code>true</code>: nothing was stored or sent.), <code>Idempotency-Replayed</code>.</td></tr>
+<tr><td><code>201</code></td><td><a href="#schema-route">Route</a></td><td>The route and its secret. Headers: <code>ETag</code> (Version of the fields that clients can change. Send it as <code>If-Match</code> with a change.), <code>Location</code>, <code>X-Agent-Dry-Run</code> (<code>true</code>: nothing was stored or sent.), <code>Idempotency-Replayed</code>.</td></tr>
 <tr><td><code>400</code>, <code>403</code>, <code>408</code>, <code>409</code>, <code>413</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 <tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
 <tr><td><code>415</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The body is not JSON, or it is compressed. In the latter case <code>Accept-Encoding</code> is <code>identity</code>. Headers: <code>Accept-Encoding</code>.</td></tr>
@@ -2732,7 +2732,7 @@ td:empty{display:none}
 <table class="c4">
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
 <tr><td><code>route_name</code></td><td>path</td><td>string</td><td>Required. At most 256 characters.</td></tr>
 <tr><td><code>If-None-Match</code></td><td>header</td><td>string</td><td>Returns 304 if the current version has this ETag. At most 1024 characters.</td></tr>
 </tbody>
@@ -2743,8 +2743,8 @@ td:empty{display:none}
 <table class="c3 status">
 <thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>200</code></td><td><a href="#schema-route">Route</a></td><td>The route. Headers: <code>ETag</code> (Version of what people set. Send it as <code>If-Match</code> with a change.).</td></tr>
-<tr><td><code>304</code></td><td>none</td><td>The route has the ETag of <code>If-None-Match</code>. Headers: <code>ETag</code> (Version of what people set. Send it as <code>If-Match</code> with a change.).</td></tr>
+<tr><td><code>200</code></td><td><a href="#schema-route">Route</a></td><td>The route. Headers: <code>ETag</code> (Version of the fields that clients can change. Send it as <code>If-Match</code> with a change.).</td></tr>
+<tr><td><code>304</code></td><td>none</td><td>The route has the ETag of <code>If-None-Match</code>. Headers: <code>ETag</code> (Version of the fields that clients can change. Send it as <code>If-Match</code> with a change.).</td></tr>
 <tr><td><code>400</code>, <code>403</code>, <code>404</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 <tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
 <tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
@@ -2767,7 +2767,7 @@ td:empty{display:none}
 <table class="c4">
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
 <tr><td><code>route_name</code></td><td>path</td><td>string</td><td>Required. At most 256 characters.</td></tr>
 <tr><td><code>If-Match</code></td><td>header</td><td>string</td><td>Changes only the version with this ETag. At most 1024 characters.</td></tr>
 </tbody>
@@ -2802,7 +2802,7 @@ td:empty{display:none}
 <table class="c4">
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
 <tr><td><code>route_name</code></td><td>path</td><td>string</td><td>Required. At most 256 characters.</td></tr>
 <tr><td><code>If-Match</code></td><td>header</td><td>string</td><td>Changes only the version with this ETag. At most 1024 characters.</td></tr>
 <tr><td><code>dry_run</code></td><td>query</td><td>boolean</td><td>True validates the request and returns the result, but stores and sends nothing. Default <code>false</code>.</td></tr>
@@ -2812,7 +2812,7 @@ td:empty{display:none}
 <section id="operation-update-route-request-body">
 <h4><a href="#operation-update-route-request-body">Request body</a></h4>
 <p><code>application/json</code>, required: <a href="#schema-update-route-body">UpdateRouteBody</a>.</p>
-<p>A JSON Merge Patch of the fields of WebhookRouteConfig: absent fields stay, null restores the default. toolsets, trusts_sender and in_file in filters need the scope admin.</p>
+<p>A JSON Merge Patch of the fields of WebhookRouteConfig: absent fields keep their values, and null restores the default. toolsets, trusts_sender and in_file in filters require the scope admin.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
@@ -2847,7 +2847,7 @@ td:empty{display:none}
 <table class="c3 status">
 <thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>200</code></td><td><a href="#schema-route">Route</a></td><td>The route after the change. Headers: <code>ETag</code> (Version of what people set. Send it as <code>If-Match</code> with a change.), <code>X-Agent-Dry-Run</code> (<code>true</code>: nothing was stored or sent.).</td></tr>
+<tr><td><code>200</code></td><td><a href="#schema-route">Route</a></td><td>The route after the change. Headers: <code>ETag</code> (Version of the fields that clients can change. Send it as <code>If-Match</code> with a change.), <code>X-Agent-Dry-Run</code> (<code>true</code>: nothing was stored or sent.).</td></tr>
 <tr><td><code>400</code>, <code>403</code>, <code>404</code>, <code>408</code>, <code>409</code>, <code>413</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 <tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
 <tr><td><code>412</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The current version does not have the ETag of <code>If-Match</code>. <code>details.etag</code> has the current ETag.</td></tr>
@@ -2872,14 +2872,14 @@ td:empty{display:none}
 <section id="operation-rotate-route-secret" class="entry">
 <h3><a href="#operation-rotate-route-secret"><b class="badge post">POST</b> <code>/v1/webhooks/routes/{route_name}/rotate-secret</code></a></h3>
 <p>Replace the secret of a webhook route</p>
-<p>Earlier secrets stay valid for <code>expire_previous_seconds</code>. The answer shows the new secret, once.</p>
+<p>Earlier secrets stay valid for <code>expire_previous_seconds</code>. The response contains the new secret, which is not shown again.</p>
 <p>Operation <code>rotateRouteSecret</code>. Needs a key with the scope <code>webhooks</code>.</p>
 <section id="operation-rotate-route-secret-parameters">
 <h4><a href="#operation-rotate-route-secret-parameters">Parameters</a></h4>
 <table class="c4">
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
 <tr><td><code>route_name</code></td><td>path</td><td>string</td><td>Required. At most 256 characters.</td></tr>
 <tr><td><code>If-Match</code></td><td>header</td><td>string</td><td>Changes only the version with this ETag. At most 1024 characters.</td></tr>
 <tr><td><code>Idempotency-Key</code></td><td>header</td><td>string</td><td>1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or joins the first request while it is in progress. The same key with a different request returns 409. 1 to 255 characters; matches <code>^[\\x21-\\x7e]+$</code>.</td></tr>
@@ -2903,7 +2903,7 @@ td:empty{display:none}
 <table class="c3 status">
 <thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>200</code></td><td><a href="#schema-rotated-route-secret">RotatedRouteSecret</a></td><td>The new secret. Headers: <code>ETag</code> (Version of what people set. Send it as <code>If-Match</code> with a change.), <code>Idempotency-Replayed</code>.</td></tr>
+<tr><td><code>200</code></td><td><a href="#schema-rotated-route-secret">RotatedRouteSecret</a></td><td>The new secret. Headers: <code>ETag</code> (Version of the fields that clients can change. Send it as <code>If-Match</code> with a change.), <code>Idempotency-Replayed</code>.</td></tr>
 <tr><td><code>400</code>, <code>403</code>, <code>404</code>, <code>408</code>, <code>409</code>, <code>413</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 <tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
 <tr><td><code>412</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The current version does not have the ETag of <code>If-Match</code>. <code>details.etag</code> has the current ETag.</td></tr>
@@ -2925,14 +2925,14 @@ td:empty{display:none}
 <section id="operation-test-route" class="entry">
 <h3><a href="#operation-test-route"><b class="badge post">POST</b> <code>/v1/webhooks/routes/{route_name}/test</code></a></h3>
 <p>Test a webhook route</p>
-<p>Runs a request through all stages, and the script of the route, without storing or sending anything. It works while the receiver is off, too.</p>
+<p>Runs a request through all stages, and the script of the route, without storing or sending anything. This also works while the receiver is off.</p>
 <p>Operation <code>testRoute</code>. Needs a key with the scope <code>webhooks</code>.</p>
 <section id="operation-test-route-parameters">
 <h4><a href="#operation-test-route-parameters">Parameters</a></h4>
 <table class="c4">
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
 <tr><td><code>route_name</code></td><td>path</td><td>string</td><td>Required. At most 256 characters.</td></tr>
 </tbody>
 </table>
@@ -2946,7 +2946,7 @@ td:empty{display:none}
 <tr><td><code>payload</code></td><td>any</td><td>The JSON payload. Default: a small example.</td></tr>
 <tr><td><code>event</code></td><td>string</td><td>Default: the first that the route accepts. 1 to 200 characters.</td></tr>
 <tr><td><code>headers</code></td><td>map of string</td><td>Additional headers. At most 100 fields; each value at most 8192 characters.</td></tr>
-<tr><td><code>skip_script</code></td><td>boolean</td><td>True does not run the script of the route.</td></tr>
+<tr><td><code>skip_script</code></td><td>boolean</td><td>True skips the script of the route.</td></tr>
 </tbody>
 </table>
 <p>Other fields are refused.</p>
@@ -2986,7 +2986,7 @@ td:empty{display:none}
 <table class="c4">
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
 <tr><td><code>route</code></td><td>query</td><td>array of string</td><td>Any of these routes. Each at most 256 characters.</td></tr>
 <tr><td><code>status</code></td><td>query</td><td>array of <a href="#schema-delivery-status">DeliveryStatus</a></td><td>Any of these statuses.</td></tr>
 <tr><td><code>event</code></td><td>query</td><td>array of string</td><td>Any of these event types. Each at most 256 characters.</td></tr>
@@ -3004,7 +3004,7 @@ td:empty{display:none}
 <table class="c3 status">
 <thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>200</code></td><td><a href="#schema-delivery-list">DeliveryList</a></td><td>A page of deliveries. Headers: <code>X-Agent-Event-Cursor</code> (Position of the feed before the list was read. Follow GET /v1/events from there and miss nothing.).</td></tr>
+<tr><td><code>200</code></td><td><a href="#schema-delivery-list">DeliveryList</a></td><td>A page of deliveries. Headers: <code>X-Agent-Event-Cursor</code> (Position of the feed before the list was read. To miss no change, follow GET /v1/events from there.).</td></tr>
 <tr><td><code>400</code>, <code>403</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 <tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
 <tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
@@ -3026,9 +3026,9 @@ td:empty{display:none}
 <table class="c4">
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
 <tr><td><code>delivery_id</code></td><td>path</td><td>string</td><td>Required. At most 256 characters.</td></tr>
-<tr><td><code>include</code></td><td>query</td><td>array of <code>&quot;payload&quot;</code> or <code>&quot;rendered&quot;</code></td><td>payload, rendered: the body and the rendered text. They need the scope webhooks, too.</td></tr>
+<tr><td><code>include</code></td><td>query</td><td>array of <code>&quot;payload&quot;</code> or <code>&quot;rendered&quot;</code></td><td>payload, rendered: the body and the rendered text. They also require the scope webhooks.</td></tr>
 </tbody>
 </table>
 </section>
@@ -3053,14 +3053,14 @@ td:empty{display:none}
 <section id="operation-replay-delivery" class="entry">
 <h3><a href="#operation-replay-delivery"><b class="badge post">POST</b> <code>/v1/webhooks/deliveries/{delivery_id}/replay</code></a></h3>
 <p>Replay a webhook delivery</p>
-<p>Handles the stored request again, as its route is now, as a new delivery. With <code>dry_run</code>, reports each stage and starts nothing.</p>
+<p>Handles the stored request again, as a new delivery, with the current definition of its route. With <code>dry_run</code>, reports each stage and starts nothing.</p>
 <p>Operation <code>replayDelivery</code>. Needs a key with the scope <code>webhooks</code>.</p>
 <section id="operation-replay-delivery-parameters">
 <h4><a href="#operation-replay-delivery-parameters">Parameters</a></h4>
 <table class="c4">
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
 <tr><td><code>delivery_id</code></td><td>path</td><td>string</td><td>Required. At most 256 characters.</td></tr>
 <tr><td><code>Idempotency-Key</code></td><td>header</td><td>string</td><td>1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or joins the first request while it is in progress. The same key with a different request returns 409. 1 to 255 characters; matches <code>^[\\x21-\\x7e]+$</code>.</td></tr>
 <tr><td><code>dry_run</code></td><td>query</td><td>boolean</td><td>True validates the request and returns the result, but stores and sends nothing. Default <code>false</code>.</td></tr>
@@ -3070,13 +3070,13 @@ td:empty{display:none}
 <section id="operation-replay-delivery-request-body">
 <h4><a href="#operation-replay-delivery-request-body">Request body</a></h4>
 <p><code>application/json</code>, required: <a href="#schema-replay-delivery-body">ReplayDeliveryBody</a>.</p>
-<p>Empty, but for a dry run.</p>
+<p>Empty except in a dry run.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>route</code></td><td><a href="#schema-update-route-body">UpdateRouteBody</a></td><td>In a dry run: changes of the route to try.</td></tr>
+<tr><td><code>route</code></td><td><a href="#schema-update-route-body">UpdateRouteBody</a></td><td>In a dry run: changes to try on the route.</td></tr>
 <tr><td><code>up_to</code></td><td><code>&quot;parse&quot;</code> or <code>&quot;dedupe&quot;</code> or <code>&quot;events&quot;</code> or <code>&quot;filters&quot;</code> or <code>&quot;script&quot;</code> or <code>&quot;render&quot;</code></td><td>In a dry run: the last stage that runs.</td></tr>
-<tr><td><code>skip_script</code></td><td>boolean</td><td>In a dry run: true does not run the script of the route.</td></tr>
+<tr><td><code>skip_script</code></td><td>boolean</td><td>In a dry run: true skips the script of the route.</td></tr>
 </tbody>
 </table>
 <p>Other fields are refused.</p>
@@ -3110,14 +3110,14 @@ td:empty{display:none}
 <section id="operation-stream-events" class="entry">
 <h3><a href="#operation-stream-events"><b class="badge get">GET</b> <code>/v1/events</code></a></h3>
 <p>Follow the changes of all resources</p>
-<p>Streams one event for each committed change, from <code>after</code> or from now on. The first frame is <code>feed.ready</code>. <code>Last-Event-ID</code> takes precedence over <code>after</code>. A cursor that is older than what is kept, or of another database, returns 410 <code>events_expired</code>: list the resources again. With <code>Accept: application/json</code>, returns the stored events as a list, oldest first. A key has at most 8 streams.</p>
+<p>Streams one event for each committed change, from <code>after</code> or from now on. The first frame is <code>feed.ready</code>. <code>Last-Event-ID</code> takes precedence over <code>after</code>. A cursor that is too old, or that belongs to another database, returns 410 <code>events_expired</code>: list the resources again. With <code>Accept: application/json</code>, returns the stored events as a list, oldest first. A key has at most 8 streams.</p>
 <p>Operation <code>streamEvents</code>. Needs a key with the scope <code>read</code>.</p>
 <section id="operation-stream-events-parameters">
 <h4><a href="#operation-stream-events-parameters">Parameters</a></h4>
 <table class="c4">
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
 <tr><td><code>types</code></td><td>query</td><td>array of string</td><td>Only these types, such as <code>question.created</code> or <code>run.*</code>. Each at most 64 characters.</td></tr>
 <tr><td><code>limit</code></td><td>query</td><td>integer</td><td>1 to 100; default <code>20</code>.</td></tr>
 <tr><td><code>after</code></td><td>query</td><td>string</td><td>Id of the last event already received, or a cursor of a frame or of the header <code>X-Agent-Event-Cursor</code>. At most 256 characters.</td></tr>
@@ -3147,7 +3147,7 @@ td:empty{display:none}
 <tbody>
 <tr><td><code>event</code></td><td><a href="#schema-feed-event">FeedEvent</a></td><td>A committed change of a resource. It holds no titles, prompts or texts: read the resource by <code>data.id</code>.</td></tr>
 <tr><td><code>feed.ready</code></td><td><a href="#schema-feed-ready">FeedReady</a></td><td>First frame of a stream. Events behind <code>cursor</code> follow.</td></tr>
-<tr><td><code>feed.bookmark</code></td><td><a href="#schema-feed-bookmark">FeedBookmark</a></td><td>Sent after 60 seconds without an event of the wanted types. The position moves on.</td></tr>
+<tr><td><code>feed.bookmark</code></td><td><a href="#schema-feed-bookmark">FeedBookmark</a></td><td>Sent after 60 seconds without an event of the requested types. The position advances.</td></tr>
 </tbody>
 </table>
 </section>
@@ -3727,7 +3727,7 @@ td:empty{display:none}
 <tbody>
 <tr><td><code>matched</code></td><td>integer</td><td>Required. The messages that the request named and that exist, or that its filter found.</td></tr>
 <tr><td><code>done</code></td><td>integer</td><td>Required.</td></tr>
-<tr><td><code>refused</code></td><td>array of <a href="#schema-bulk-refusal">BulkRefusal</a></td><td>Required. The messages that did not change.</td></tr>
+<tr><td><code>refused</code></td><td>array of <a href="#schema-bulk-refusal">BulkRefusal</a></td><td>Required. The messages that were not changed.</td></tr>
 <tr><td><code>has_more</code></td><td>boolean</td><td>Required. True: the filter matches more messages. Repeat the request.</td></tr>
 </tbody>
 </table>
@@ -3774,8 +3774,8 @@ td:empty{display:none}
 <tr><td><code>auth</code></td><td>object</td><td>Required.</td></tr>
 <tr><td><code>auth.type</code></td><td><code>&quot;bearer&quot;</code></td><td>Required.</td></tr>
 <tr><td><code>auth.required</code></td><td>boolean</td><td>Required.</td></tr>
-<tr><td><code>auth.key</code></td><td>string or null</td><td>Required. Name of the key that sent the request. Null: keys are off.</td></tr>
-<tr><td><code>auth.owner</code></td><td>string</td><td>Required. Whose data the key reaches.</td></tr>
+<tr><td><code>auth.key</code></td><td>string or null</td><td>Required. Name of the key that sent the request. Null: no key is required.</td></tr>
+<tr><td><code>auth.owner</code></td><td>string</td><td>Required. The owner whose data the key can access.</td></tr>
 <tr><td><code>auth.scopes</code></td><td>array of string</td><td>Required. Scopes of the key that sent the request.</td></tr>
 <tr><td><code>runtime</code></td><td>object</td><td>Required.</td></tr>
 <tr><td><code>runtime.mode</code></td><td><code>&quot;server_agent&quot;</code></td><td>Required.</td></tr>
@@ -4335,7 +4335,7 @@ td:empty{display:none}
 </section>
 <section id="schema-create-route-body" class="entry">
 <h3><a href="#schema-create-route-body">CreateRouteBody</a></h3>
-<p>A name and the fields of WebhookRouteConfig; null is the default. toolsets, trusts_sender, in_file in filters and the secret INSECURE_NO_AUTH need the scope admin.</p>
+<p>A name and the fields of WebhookRouteConfig; null is the default. toolsets, trusts_sender, in_file in filters and the secret INSECURE_NO_AUTH require the scope admin.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
@@ -4450,7 +4450,7 @@ td:empty{display:none}
 <tr><td><code>run_id</code></td><td>string or null</td><td>Required.</td></tr>
 <tr><td><code>message_id</code></td><td>string or null</td><td>Required. The first message that was sent for it.</td></tr>
 <tr><td><code>replay_of</code></td><td>string or null</td><td>Required. The delivery that it replays.</td></tr>
-<tr><td><code>headers</code></td><td>map of string or null</td><td>Required. Names in lower case; the values of credentials are <code>[redacted]</code>. Null in lists.</td></tr>
+<tr><td><code>headers</code></td><td>map of string or null</td><td>Required. Header names in lower case; the values of credentials are <code>[redacted]</code>. Null in lists.</td></tr>
 <tr><td><code>payload</code></td><td>string or null</td><td>Required. The body as text, with <code>include=payload</code>.</td></tr>
 <tr><td><code>rendered</code></td><td>string or null</td><td>Required. The prompt or message, with <code>include=rendered</code>.</td></tr>
 <tr><td><code>created_at</code></td><td>number</td><td>Required. Unix time in seconds.</td></tr>
@@ -4489,7 +4489,7 @@ td:empty{display:none}
 </section>
 <section id="schema-delivery-status" class="entry">
 <h3><a href="#schema-delivery-status">DeliveryStatus</a></h3>
-<p>accepted: its run or message waits. delivered: a direct message arrived. unknown: it may have arrived. ignored, duplicate, refused: a stage stopped it. interrupted: its run was cancelled.</p>
+<p>accepted: its run or message is pending. delivered: a direct message arrived. unknown: it may have arrived. ignored, duplicate, refused: a stage stopped it. interrupted: its run was cancelled.</p>
 <p>Type: <code>&quot;accepted&quot;</code> or <code>&quot;running&quot;</code> or <code>&quot;completed&quot;</code> or <code>&quot;failed&quot;</code> or <code>&quot;delivered&quot;</code> or <code>&quot;unknown&quot;</code> or <code>&quot;ignored&quot;</code> or <code>&quot;duplicate&quot;</code> or <code>&quot;refused&quot;</code> or <code>&quot;interrupted&quot;</code></p>
 </section>
 <section id="schema-detailed-health" class="entry">
@@ -4614,7 +4614,7 @@ td:empty{display:none}
 </section>
 <section id="schema-feed-bookmark" class="entry">
 <h3><a href="#schema-feed-bookmark">FeedBookmark</a></h3>
-<p>Sent after 60 seconds without an event of the wanted types. The position moves on.</p>
+<p>Sent after 60 seconds without an event of the requested types. The position advances.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
@@ -4669,7 +4669,7 @@ td:empty{display:none}
 <tbody>
 <tr><td><code>event</code></td><td><a href="#schema-feed-event">FeedEvent</a></td><td>A committed change of a resource. It holds no titles, prompts or texts: read the resource by <code>data.id</code>.</td></tr>
 <tr><td><code>feed.ready</code></td><td><a href="#schema-feed-ready">FeedReady</a></td><td>First frame of a stream. Events behind <code>cursor</code> follow.</td></tr>
-<tr><td><code>feed.bookmark</code></td><td><a href="#schema-feed-bookmark">FeedBookmark</a></td><td>Sent after 60 seconds without an event of the wanted types. The position moves on.</td></tr>
+<tr><td><code>feed.bookmark</code></td><td><a href="#schema-feed-bookmark">FeedBookmark</a></td><td>Sent after 60 seconds without an event of the requested types. The position advances.</td></tr>
 </tbody>
 </table>
 </section>
@@ -4874,7 +4874,7 @@ td:empty{display:none}
 <tr><td><code>object</code></td><td><code>&quot;agent.job&quot;</code></td><td>Required.</td></tr>
 <tr><td><code>id</code></td><td>string</td><td>Required.</td></tr>
 <tr><td><code>owner</code></td><td>string</td><td>Required.</td></tr>
-<tr><td><code>revision</code></td><td>integer</td><td>Required. Grows when people change the job. At least 1.</td></tr>
+<tr><td><code>revision</code></td><td>integer</td><td>Required. Increases with each edit of the job. At least 1.</td></tr>
 <tr><td><code>name</code></td><td>string</td><td>Required.</td></tr>
 <tr><td><code>state</code></td><td><a href="#schema-job-state">JobState</a></td><td>Required.</td></tr>
 <tr><td><code>schedule</code></td><td>string</td><td>Required. Such as <code>every 2h</code>, five cron fields, or a time in UTC.</td></tr>
@@ -4882,7 +4882,7 @@ td:empty{display:none}
 <tr><td><code>time_zone</code></td><td>string</td><td>Required. IANA name.</td></tr>
 <tr><td><code>next_run_at</code></td><td>number or null</td><td>Required. Unix time in seconds.</td></tr>
 <tr><td><code>next_runs</code></td><td>array of <a href="#schema-job-time">JobTime</a> or null</td><td>Required. The next five times. Null in lists.</td></tr>
-<tr><td><code>warnings</code></td><td>array of string or null</td><td>Required. Why the job may not do what it should. Null where only an existing job is read.</td></tr>
+<tr><td><code>warnings</code></td><td>array of string or null</td><td>Required. Reasons why the job may not work as intended. Null when an existing job is read.</td></tr>
 <tr><td><code>repeat</code></td><td><a href="#schema-job-repeat">JobRepeat</a></td><td>Required.</td></tr>
 <tr><td><code>prompt</code></td><td>string</td><td>Required.</td></tr>
 <tr><td><code>skills</code></td><td>array of string</td><td>Required.</td></tr>
@@ -4905,7 +4905,7 @@ td:empty{display:none}
 <tr><td><code>paused_at</code></td><td>number or null</td><td>Required. Unix time in seconds.</td></tr>
 <tr><td><code>paused_reason</code></td><td>string or null</td><td>Required.</td></tr>
 <tr><td><code>run_requested_at</code></td><td>number or null</td><td>Required. Unix time in seconds, until the requested run is claimed.</td></tr>
-<tr><td><code>retry_at</code></td><td>number or null</td><td>Required. When a run that reached no model is retried.</td></tr>
+<tr><td><code>retry_at</code></td><td>number or null</td><td>Required. When a run that could not reach the model is retried. Null: no retry is planned.</td></tr>
 <tr><td><code>last_run_at</code></td><td>number or null</td><td>Required. Unix time in seconds.</td></tr>
 <tr><td><code>last_status</code></td><td><a href="#schema-job-last-status">JobLastStatus</a> or null</td><td>Required.</td></tr>
 <tr><td><code>last_error</code></td><td>string or null</td><td>Required.</td></tr>
@@ -4918,7 +4918,7 @@ td:empty{display:none}
 </section>
 <section id="schema-job-last-status" class="entry">
 <h3><a href="#schema-job-last-status">JobLastStatus</a></h3>
-<p>delivery_failed: the run was ok, and its message did not arrive. blocked_config: the configuration does not allow the job to run. unknown: the process that ran it is gone.</p>
+<p>delivery_failed: the run succeeded, but its message did not arrive. blocked_config: the configuration does not allow the job to run. unknown: the process that ran it ended unexpectedly.</p>
 <p>Type: <code>&quot;ok&quot;</code> or <code>&quot;error&quot;</code> or <code>&quot;delivery_failed&quot;</code> or <code>&quot;blocked_config&quot;</code> or <code>&quot;unknown&quot;</code> or <code>&quot;missed&quot;</code></p>
 </section>
 <section id="schema-job-list" class="entry">
@@ -4959,7 +4959,7 @@ td:empty{display:none}
 </section>
 <section id="schema-job-state" class="entry">
 <h3><a href="#schema-job-state">JobState</a></h3>
-<p>scheduled: it will run. paused: it waits until it is resumed. completed: it has no runs left. missed: it was to run once, and no scheduler was running at its time. error: its next time cannot be computed, which is retried.</p>
+<p>scheduled: it will run. paused: it waits until it is resumed. completed: it has no runs left. missed: it should have run once, but no scheduler was running at that time. error: its next time cannot be computed; agentd keeps trying.</p>
 <p>Type: <code>&quot;scheduled&quot;</code> or <code>&quot;paused&quot;</code> or <code>&quot;completed&quot;</code> or <code>&quot;missed&quot;</code> or <code>&quot;error&quot;</code></p>
 </section>
 <section id="schema-job-time" class="entry">
@@ -4970,7 +4970,7 @@ td:empty{display:none}
 <tbody>
 <tr><td><code>scheduled_at</code></td><td>number</td><td>Required. Unix time in seconds.</td></tr>
 <tr><td><code>wall_time</code></td><td>string</td><td>Required. RFC 3339, in the zone of the job, such as 2026-03-29T09:00:00+02:00.</td></tr>
-<tr><td><code>shift</code></td><td><code>&quot;gap&quot;</code> or <code>&quot;repeat&quot;</code> or null</td><td>Required. Effect of a clock change on an instant of a cron expression. gap: clocks skip its time, so it is at the end of the gap. repeat: clocks show its time for the second time.</td></tr>
+<tr><td><code>shift</code></td><td><code>&quot;gap&quot;</code> or <code>&quot;repeat&quot;</code> or null</td><td>Required. Effect of a clock change on an instant of a cron expression. gap: the clock skips this time, so the instant is at the end of the gap. repeat: the clock shows this time for the second time.</td></tr>
 </tbody>
 </table>
 </section>
@@ -5081,13 +5081,13 @@ td:empty{display:none}
 <tr><td><code>run_id</code></td><td>string or null</td><td>Required. The run whose answer or event it is.</td></tr>
 <tr><td><code>delivery_id</code></td><td>string or null</td><td>Required.</td></tr>
 <tr><td><code>occurrence_id</code></td><td>string or null</td><td>Required.</td></tr>
-<tr><td><code>attempts</code></td><td>integer</td><td>Required. Attempts since it was enqueued or retried by a person.</td></tr>
+<tr><td><code>attempts</code></td><td>integer</td><td>Required. Attempts since the message was enqueued or a user retried it.</td></tr>
 <tr><td><code>attempt_log</code></td><td>array of <a href="#schema-message-attempt">MessageAttempt</a> or null</td><td>Required. The latest finished attempts, oldest first. Null in lists.</td></tr>
 <tr><td><code>parts_sent</code></td><td>integer</td><td>Required. Parts of a long message that have arrived.</td></tr>
 <tr><td><code>due_at</code></td><td>number or null</td><td>Required. When it is due; Unix time in seconds. Null unless it is due.</td></tr>
 <tr><td><code>waits_for</code></td><td>string or null</td><td>Required. The oldest pending message to the same chat, which goes first.</td></tr>
 <tr><td><code>last_error</code></td><td>string or null</td><td>Required.</td></tr>
-<tr><td><code>hint</code></td><td>string or null</td><td>Required. Advice: the next step for a person.</td></tr>
+<tr><td><code>hint</code></td><td>string or null</td><td>Required. Next step, for people.</td></tr>
 <tr><td><code>text</code></td><td>string or null</td><td>Required. With <code>include=text</code>, secrets redacted; in lists at most 2,000 characters.</td></tr>
 <tr><td><code>created_at</code></td><td>number</td><td>Required. Unix time in seconds.</td></tr>
 <tr><td><code>ended_at</code></td><td>number or null</td><td>Required. Unix time in seconds. Null while it is pending.</td></tr>
@@ -5100,7 +5100,7 @@ td:empty{display:none}
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>started_at</code></td><td>number</td><td>Required. When the attempt began, or its last part; Unix time in seconds.</td></tr>
+<tr><td><code>started_at</code></td><td>number</td><td>Required. When the attempt, or its last part, began; Unix time in seconds.</td></tr>
 <tr><td><code>ended_at</code></td><td>number or null</td><td>Required. Unix time in seconds. Null: unknown.</td></tr>
 <tr><td><code>outcome</code></td><td><code>&quot;delivered&quot;</code> or <code>&quot;retry&quot;</code> or <code>&quot;permanent&quot;</code> or <code>&quot;unknown&quot;</code> or <code>&quot;stopped&quot;</code> or <code>&quot;lost&quot;</code></td><td>Required. stopped: the service ended. lost: the process of the attempt ended first.</td></tr>
 <tr><td><code>error</code></td><td>string or null</td><td>Required.</td></tr>
@@ -5195,7 +5195,7 @@ td:empty{display:none}
 </section>
 <section id="schema-message-status" class="entry">
 <h3><a href="#schema-message-status">MessageStatus</a></h3>
-<p>due: it waits for its next attempt. sending: a process sends it. delivered: the platform took it. dead: no attempt is left. unknown: it may have arrived. dropped: a person gave it up.</p>
+<p>due: it waits for its next attempt. sending: a process is sending it. delivered: the platform accepted it. dead: no attempt is left. unknown: it may have arrived. dropped: a user cancelled it.</p>
 <p>Type: <code>&quot;due&quot;</code> or <code>&quot;sending&quot;</code> or <code>&quot;delivered&quot;</code> or <code>&quot;dead&quot;</code> or <code>&quot;unknown&quot;</code> or <code>&quot;dropped&quot;</code></p>
 </section>
 <section id="schema-model" class="entry">
@@ -5271,7 +5271,7 @@ td:empty{display:none}
 </section>
 <section id="schema-occurrence-delivery-status" class="entry">
 <h3><a href="#schema-occurrence-delivery-status">OccurrenceDeliveryStatus</a></h3>
-<p>none: only the output is kept. silent: the answer asked not to be delivered.</p>
+<p>none: only the output is kept. silent: the answer was marked as not to be delivered.</p>
 <p>Type: <code>&quot;pending&quot;</code> or <code>&quot;delivered&quot;</code> or <code>&quot;failed&quot;</code> or <code>&quot;unknown&quot;</code> or <code>&quot;silent&quot;</code> or <code>&quot;none&quot;</code></p>
 </section>
 <section id="schema-occurrence-list" class="entry">
@@ -5302,7 +5302,7 @@ td:empty{display:none}
 </section>
 <section id="schema-occurrence-status" class="entry">
 <h3><a href="#schema-occurrence-status">OccurrenceStatus</a></h3>
-<p>claimed: a scheduler has it, and nothing has started. missed: no scheduler was running; one occurrence may cover several instants. skipped: the previous run was still running. unknown: its process is gone, and it is not repeated.</p>
+<p>claimed: a scheduler has it, and nothing has started. missed: no scheduler was running; one occurrence may cover several instants. skipped: the previous run was still running. unknown: its process ended unexpectedly; it is not repeated.</p>
 <p>Type: <code>&quot;claimed&quot;</code> or <code>&quot;running&quot;</code> or <code>&quot;ok&quot;</code> or <code>&quot;failed&quot;</code> or <code>&quot;missed&quot;</code> or <code>&quot;skipped&quot;</code> or <code>&quot;unknown&quot;</code></p>
 </section>
 <section id="schema-occurrence-timing" class="entry">
@@ -5432,7 +5432,7 @@ td:empty{display:none}
 </section>
 <section id="schema-platform-counts" class="entry">
 <h3><a href="#schema-platform-counts">PlatformCounts</a></h3>
-<p>The messages of the owner that wait or failed.</p>
+<p>The owner&#39;s messages that are waiting or have failed.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
@@ -5462,8 +5462,8 @@ td:empty{display:none}
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>outcome</code></td><td><code>&quot;delivered&quot;</code> or <code>&quot;retry&quot;</code> or <code>&quot;permanent&quot;</code> or <code>&quot;unknown&quot;</code> or <code>&quot;busy&quot;</code> or <code>&quot;stopped&quot;</code> or <code>&quot;lost&quot;</code></td><td>Required. retry: the platform may take it later. permanent: it refused the message. unknown: it may have arrived. busy: another process has the only connection that the platform allows, and nothing was sent. stopped: the client or the server ended it.</td></tr>
-<tr><td><code>error</code></td><td>string or null</td><td>Required. Reason, and the next step for a person.</td></tr>
+<tr><td><code>outcome</code></td><td><code>&quot;delivered&quot;</code> or <code>&quot;retry&quot;</code> or <code>&quot;permanent&quot;</code> or <code>&quot;unknown&quot;</code> or <code>&quot;busy&quot;</code> or <code>&quot;stopped&quot;</code> or <code>&quot;lost&quot;</code></td><td>Required. retry: the platform may accept it later. permanent: it refused the message. unknown: it may have arrived. busy: another process has the only connection that the platform allows, and nothing was sent. stopped: the client or the server ended it.</td></tr>
+<tr><td><code>error</code></td><td>string or null</td><td>Required. Reason, and what to do next, for people.</td></tr>
 <tr><td><code>address</code></td><td>string</td><td>Required. The chat and thread after the platform&#39;s name. Empty: none.</td></tr>
 <tr><td><code>took_ms</code></td><td>integer</td><td>Required.</td></tr>
 </tbody>
@@ -5483,7 +5483,7 @@ td:empty{display:none}
 </section>
 <section id="schema-question" class="entry">
 <h3><a href="#schema-question">Question</a></h3>
-<p>A question of a run to people.</p>
+<p>A question that a run asks.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
@@ -5498,7 +5498,7 @@ td:empty{display:none}
 <tr><td><code>tool_call_id</code></td><td>string or null</td><td>Required.</td></tr>
 <tr><td><code>approval</code></td><td><a href="#schema-approval-request">ApprovalRequest</a> or null</td><td>Required. For an approval.</td></tr>
 <tr><td><code>questions</code></td><td>array of <a href="#schema-clarify-question">ClarifyQuestion</a> or null</td><td>Required. For a clarify question.</td></tr>
-<tr><td><code>prompt</code></td><td>string or null</td><td>Required. For sudo: the command. For a secret: what it is for, and the name of its variable.</td></tr>
+<tr><td><code>prompt</code></td><td>string or null</td><td>Required. For sudo: the command. For a secret: its purpose and the name of its variable.</td></tr>
 <tr><td><code>answer</code></td><td><a href="#schema-question-answer">QuestionAnswer</a> or null</td><td>Required. Null for sudo and secret, and without an answer.</td></tr>
 <tr><td><code>answered_by</code></td><td>string or null</td><td>Required. Such as <code>http:ci</code>: the surface and the key.</td></tr>
 <tr><td><code>created_at</code></td><td>number</td><td>Required. Unix time in seconds.</td></tr>
@@ -5600,13 +5600,13 @@ td:empty{display:none}
 </section>
 <section id="schema-replay-delivery-body" class="entry">
 <h3><a href="#schema-replay-delivery-body">ReplayDeliveryBody</a></h3>
-<p>Empty, but for a dry run.</p>
+<p>Empty except in a dry run.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>route</code></td><td><a href="#schema-update-route-body">UpdateRouteBody</a></td><td>In a dry run: changes of the route to try.</td></tr>
+<tr><td><code>route</code></td><td><a href="#schema-update-route-body">UpdateRouteBody</a></td><td>In a dry run: changes to try on the route.</td></tr>
 <tr><td><code>up_to</code></td><td><code>&quot;parse&quot;</code> or <code>&quot;dedupe&quot;</code> or <code>&quot;events&quot;</code> or <code>&quot;filters&quot;</code> or <code>&quot;script&quot;</code> or <code>&quot;render&quot;</code></td><td>In a dry run: the last stage that runs.</td></tr>
-<tr><td><code>skip_script</code></td><td>boolean</td><td>In a dry run: true does not run the script of the route.</td></tr>
+<tr><td><code>skip_script</code></td><td>boolean</td><td>In a dry run: true skips the script of the route.</td></tr>
 </tbody>
 </table>
 <p>Other fields are refused.</p>
@@ -6203,11 +6203,11 @@ td:empty{display:none}
 <tr><td><code>owner</code></td><td>string</td><td>Required. Owner of its runs, deliveries and messages.</td></tr>
 <tr><td><code>source</code></td><td><a href="#schema-route-source">RouteSource</a></td><td>Required.</td></tr>
 <tr><td><code>url</code></td><td>string or null</td><td>Required. Its address from the server&#39;s machine. With <code>auth: path</code>, append the secret. Null: the receiver is off.</td></tr>
-<tr><td><code>secret</code></td><td>string or null</td><td>Required. Only in the answer that creates the route. Null in a dry run, and when the request is repeated.</td></tr>
+<tr><td><code>secret</code></td><td>string or null</td><td>Required. Only in the response that creates the route. Null in a dry run, and when the request is repeated.</td></tr>
 <tr><td><code>secrets</code></td><td>array of <a href="#schema-route-secret">RouteSecret</a></td><td>Required. All valid secrets, the current ones first. Empty: the sender needs none.</td></tr>
-<tr><td><code>issues</code></td><td>array of string</td><td>Required. Why it does not work, or not as written.</td></tr>
+<tr><td><code>issues</code></td><td>array of string</td><td>Required. Reasons why the route does not work, or does not work as written.</td></tr>
 <tr><td><code>last_delivery_at</code></td><td>number or null</td><td>Required. Unix time in seconds.</td></tr>
-<tr><td><code>created_at</code></td><td>number or null</td><td>Required. Unix time in seconds. Null: not known.</td></tr>
+<tr><td><code>created_at</code></td><td>number or null</td><td>Required. Unix time in seconds. Null: unknown.</td></tr>
 <tr><td><code>enabled</code></td><td>boolean</td><td>Required.</td></tr>
 <tr><td><code>description</code></td><td>string or null</td><td>Required.</td></tr>
 <tr><td><code>events</code></td><td>array of string</td><td>Required. Accepted event types. Empty: all.</td></tr>
@@ -6592,7 +6592,7 @@ td:empty{display:none}
 <tr><td><code>jobs</code></td><td>map of integer</td><td>Required. Number of jobs by state, and of all.</td></tr>
 <tr><td><code>broken</code></td><td>integer</td><td>Required. Jobs that cannot be read. At least 0.</td></tr>
 <tr><td><code>running</code></td><td>integer</td><td>Required. Occurrences that have not ended. At least 0.</td></tr>
-<tr><td><code>corrected</code></td><td>object or null</td><td>Required. When jobs were found that a fast clock had scheduled too late, within the last day.</td></tr>
+<tr><td><code>corrected</code></td><td>object or null</td><td>Required. The last day&#39;s correction of jobs that a fast clock had scheduled too late. Null: none.</td></tr>
 <tr><td><code>corrected.at</code></td><td>number</td><td>Required. Unix time in seconds.</td></tr>
 <tr><td><code>corrected.count</code></td><td>integer</td><td>Required.</td></tr>
 <tr><td><code>next</code></td><td><a href="#schema-due-job">DueJob</a> or null</td><td>Required. The job that is due next, or has been due for the longest time.</td></tr>
@@ -7081,7 +7081,7 @@ td:empty{display:none}
 <tr><td><code>payload</code></td><td>any</td><td>The JSON payload. Default: a small example.</td></tr>
 <tr><td><code>event</code></td><td>string</td><td>Default: the first that the route accepts. 1 to 200 characters.</td></tr>
 <tr><td><code>headers</code></td><td>map of string</td><td>Additional headers. At most 100 fields; each value at most 8192 characters.</td></tr>
-<tr><td><code>skip_script</code></td><td>boolean</td><td>True does not run the script of the route.</td></tr>
+<tr><td><code>skip_script</code></td><td>boolean</td><td>True skips the script of the route.</td></tr>
 </tbody>
 </table>
 <p>Other fields are refused.</p>
@@ -7249,7 +7249,7 @@ td:empty{display:none}
 </section>
 <section id="schema-update-job-body" class="entry">
 <h3><a href="#schema-update-job-body">UpdateJobBody</a></h3>
-<p>A JSON Merge Patch: absent fields stay, null restores the default. A new schedule restarts the timing of the job; a run that is active goes on.</p>
+<p>A JSON Merge Patch: absent fields keep their values, and null restores the default. A new schedule restarts the timing of the job; an active run continues.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
@@ -7282,7 +7282,7 @@ td:empty{display:none}
 </section>
 <section id="schema-update-route-body" class="entry">
 <h3><a href="#schema-update-route-body">UpdateRouteBody</a></h3>
-<p>A JSON Merge Patch of the fields of WebhookRouteConfig: absent fields stay, null restores the default. toolsets, trusts_sender and in_file in filters need the scope admin.</p>
+<p>A JSON Merge Patch of the fields of WebhookRouteConfig: absent fields keep their values, and null restores the default. toolsets, trusts_sender and in_file in filters require the scope admin.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
@@ -7314,7 +7314,7 @@ td:empty{display:none}
 </section>
 <section id="schema-update-session-body" class="entry">
 <h3><a href="#schema-update-session-body">UpdateSessionBody</a></h3>
-<p>A JSON Merge Patch: absent fields stay, null restores the default.</p>
+<p>A JSON Merge Patch: absent fields keep their values, and null restores the default.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
@@ -7416,7 +7416,7 @@ td:empty{display:none}
 <tr><td><code>targets</code></td><td>array of string</td><td>Required. Where the answer or message would go.</td></tr>
 <tr><td><code>toolsets</code></td><td>array of string</td><td>Required. Toolsets of the run.</td></tr>
 <tr><td><code>issues</code></td><td>array of string</td><td>Required. Problems that keep targets from sending.</td></tr>
-<tr><td><code>missing_fields</code></td><td>array of string</td><td>Required. Fields that templates name and the payload does not have.</td></tr>
+<tr><td><code>missing_fields</code></td><td>array of string</td><td>Required. Fields that the templates use but the payload does not have.</td></tr>
 </tbody>
 </table>
 </section>

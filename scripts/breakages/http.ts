@@ -108,7 +108,7 @@ export const httpBreakages: readonly Breakage[] = [
   },
   {
     name: "last-event-id",
-    guarantee: "A stream goes on behind Last-Event-ID without repeating events",
+    guarantee: "A stream continues behind Last-Event-ID without repeating events",
     file: "http/runs/events.ts",
     from: `cursor(headers["last-event-id"], run, "Last-Event-ID")`,
     to: "0",

@@ -12,7 +12,7 @@ export const runBreakages: readonly Breakage[] = [
   },
   {
     name: "cancelled-run-ends",
-    guarantee: "A stopped run is cancelled and does not go on",
+    guarantee: "A stopped run is cancelled and does not continue",
     file: "agent/run/scheduler.ts",
     from: "    await execution.stop(stop);\n    return true;",
     to: "    return true;",

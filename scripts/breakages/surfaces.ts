@@ -20,7 +20,7 @@ export const surfaceBreakages: readonly Breakage[] = [
   },
   {
     name: "rpc-narrow",
-    guarantee: "A choice that is not offered is narrowed, so that the turn goes on",
+    guarantee: "A choice that is not offered is narrowed, so that the turn continues",
     file: "rpc/methods/replies.ts",
     from: "{ choice: narrowed(choice, toApprovalRequest(row).choices) }",
     to: "{ choice }",

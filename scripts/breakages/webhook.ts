@@ -205,7 +205,7 @@ export const webhookBreakages: readonly Breakage[] = [
   },
   {
     name: "webhook-payload-scope",
-    guarantee: "The payload of a delivery needs the scope webhooks",
+    guarantee: "The payload of a delivery requires the scope webhooks",
     file: "http/control/deliveries.ts",
     from: `if (include.length > 0 && !scopes.includes("webhooks")`,
     to: `if (include.length > 2 && !scopes.includes("webhooks")`,

@@ -64,7 +64,7 @@ export interface MethodBody<T> {
 export interface StreamKind {
   /** Data of the frame that ends it; undefined when it ends by closing. */
   readonly terminator: string | undefined;
-  /** Whether it goes on until its reader leaves. */
+  /** Whether it continues until its reader leaves. */
   readonly isEndless: boolean;
   readonly tag: string;
   readonly final: readonly string[];

@@ -41,7 +41,7 @@ export function printDoc(text: string | undefined, indent: string): string {
     : `${indent}/** ${text.trim().replaceAll("*/", "*\\/").replaceAll(/\s+/g, " ")} */\n`;
 }
 
-/** The members of an interface or a table, one a line. */
+/** The members of an interface or a table, one per line. */
 export function printRows(
   rows: readonly (readonly [name: string, text: string])[],
   separator: "," | ";",

@@ -157,7 +157,7 @@ function methodDoc({ operation, doc, args, stream }: Method): readonly string[] 
 function streamDoc({ cursorHeader, cursorQuery }: StreamKind): string {
   return cursorHeader === "" && cursorQuery === ""
     ? "Gives the events as they come. The request is never sent twice: after a cut, StreamCutError names the run, which can be followed."
-    : "Gives the events as they come. After a cut connection it goes on by itself where it was.";
+    : "Gives the events as they come. After a cut connection it resumes where it was.";
 }
 
 function describeArgument({ name, doc, parameter }: Argument): readonly string[] {

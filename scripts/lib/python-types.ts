@@ -95,7 +95,7 @@ ${this.#declarations.join("\n\n")}`;
     const fields = this.#objectOf(schema);
     if (fields !== undefined) return this.#declareClass(name, schema, fields);
     const type = this.of(schema, name);
-    // A union of many names is one a line.
+    // A union of many names is one per line.
     const long = type.kind === "union" && name.length + printQuoted(type).length > WIDTH - 16;
     const text = long
       ? `Union[\n${type.of.map((each) => `    ${printQuoted(each)},\n`).join("")}]`

@@ -42,11 +42,11 @@ export interface OutputFormat {
  * - MUST NOT retry a model call once it emitted anything for that call.
  * - MUST ask `ports.admit`, if there is one, before each model call; a text ends the turn with `budget_exceeded` and it.
  * - MUST call `ports.compact`, if there is one, before a model call whose context would be above `compactAtTokens`, and
- *   once a turn after a provider refused a context as too long; it goes on with the messages it gets, and without any
+ *   once a turn after a provider refused a context as too long; it continues with the messages it gets, and without any
  *   the end says `context_too_long`. Steering text that is not saved yet stays behind them.
  * - MUST NOT show text of an answer without the `outputFormat`, except that of a provider that enforces it itself.
  * - MUST bound what one answer may hold, and end a longer one as the length limit does.
- * - MUST go on with the next of `fallbacks` when a model is unavailable and nothing was emitted for the call, and report it.
+ * - MUST continue with the next of `fallbacks` when a model is unavailable and nothing was emitted for the call, and report it.
  */
 export interface Engine {
   readonly name: string;

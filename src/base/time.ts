@@ -46,7 +46,7 @@ export function abortable<T>(work: Promise<T>, signal: AbortSignal): Promise<T> 
 }
 
 /**
- * Settles as `work` does, or resolves to undefined after `ms`, whichever comes first. The work itself goes on. The timer
+ * Settles as `work` does, or resolves to undefined after `ms`, whichever comes first. The work itself continues. The timer
  * keeps the process alive until then.
  */
 export async function waitAtMost<T>(clock: Clock, ms: number, work: Promise<T>): Promise<T | undefined> {

@@ -34,7 +34,7 @@ export async function runJson(program: JsonProgram): Promise<TurnEnd> {
         reading ??= answerFrom(answers, turn, write)
           .catch((error: unknown) => report(cleanLine(describeFailure(error))))
           .then(() => {
-            // The turn goes on without answers.
+            // The turn continues without answers.
             takesAnswers = false;
             return refuseQuestions(turn, report);
           })

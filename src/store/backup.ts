@@ -5,7 +5,7 @@ import { toStoreError, unavailable } from "./tx/group.ts";
 import { BUSY_TIMEOUT_MS } from "./sqlite.ts";
 
 /**
- * Copies a consistent snapshot of the database at `from` into the new file `to` while services go on writing; mode
+ * Copies a consistent snapshot of the database at `from` into the new file `to` while services keep writing; mode
  * 0600, synced to disk and checked when it resolves. The copy gets a new epoch: cursors of the original may be ahead of
  * it. Rejects with ServiceError `state_store_unavailable`.
  */

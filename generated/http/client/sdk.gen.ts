@@ -387,7 +387,7 @@ export class AgentClient extends HeyApiClient {
     /**
      * Delete a scheduled job
      *
-     * Deletes its history and its outputs. A run that is active ends normally.
+     * Deletes its history and its outputs. An active run ends normally.
      */
     public deleteJob<ThrowOnError extends boolean = true>(options: Options<DeleteJobData, ThrowOnError>): RequestResult<DeleteJobResponses, DeleteJobErrors, ThrowOnError> {
         return (options.client ?? this.client).delete<DeleteJobResponses, DeleteJobErrors, ThrowOnError>({
@@ -428,7 +428,7 @@ export class AgentClient extends HeyApiClient {
     /**
      * Pause a scheduled job
      *
-     * A run that is active goes on.
+     * An active run continues.
      */
     public pauseJob<ThrowOnError extends boolean = true>(options: Options<PauseJobData, ThrowOnError>): RequestResult<PauseJobResponses, PauseJobErrors, ThrowOnError> {
         return (options.client ?? this.client).post<PauseJobResponses, PauseJobErrors, ThrowOnError>({
@@ -573,7 +573,7 @@ export class AgentClient extends HeyApiClient {
     /**
      * Retry many messages
      *
-     * Makes each due now with a new set of attempts, at most 1,000 in a call. A request without a filter is refused.
+     * Makes each message due now with a new set of attempts, at most 1,000 per request. A request without a filter is refused.
      */
     public retryMessages<ThrowOnError extends boolean = true>(options: Options<RetryMessagesData, ThrowOnError>): RequestResult<RetryMessagesResponses, RetryMessagesErrors, ThrowOnError> {
         return (options.client ?? this.client).post<RetryMessagesResponses, RetryMessagesErrors, ThrowOnError>({
@@ -590,7 +590,7 @@ export class AgentClient extends HeyApiClient {
     /**
      * Drop many messages
      *
-     * Gives each up, at most 1,000 in a call; they stay in the outbox with the status dropped. A request without a filter is refused.
+     * Cancels each message, at most 1,000 per request. They stay in the outbox with the status dropped. A request without a filter is refused.
      */
     public dropMessages<ThrowOnError extends boolean = true>(options: Options<DropMessagesData, ThrowOnError>): RequestResult<DropMessagesResponses, DropMessagesErrors, ThrowOnError> {
         return (options.client ?? this.client).post<DropMessagesResponses, DropMessagesErrors, ThrowOnError>({
@@ -619,7 +619,7 @@ export class AgentClient extends HeyApiClient {
     /**
      * Retry a message
      *
-     * Makes it due now with a new set of attempts, before newer messages to its chat. Parts that arrived are not sent again.
+     * Makes the message due now with a new set of attempts, before newer messages to its chat. Parts that arrived are not sent again.
      */
     public retryMessage<ThrowOnError extends boolean = true>(options: Options<RetryMessageData, ThrowOnError>): RequestResult<RetryMessageResponses, RetryMessageErrors, ThrowOnError> {
         return (options.client ?? this.client).post<RetryMessageResponses, RetryMessageErrors, ThrowOnError>({
@@ -636,7 +636,7 @@ export class AgentClient extends HeyApiClient {
     /**
      * Drop a message
      *
-     * Gives it up: it is never sent, and stays in the outbox with the status dropped.
+     * Cancels the message: it is never sent, and stays in the outbox with the status dropped.
      */
     public dropMessage<ThrowOnError extends boolean = true>(options: Options<DropMessageData, ThrowOnError>): RequestResult<DropMessageResponses, DropMessageErrors, ThrowOnError> {
         return (options.client ?? this.client).post<DropMessageResponses, DropMessageErrors, ThrowOnError>({
@@ -700,7 +700,7 @@ export class AgentClient extends HeyApiClient {
     /**
      * Create a webhook route
      *
-     * The route accepts requests at once, on every server of the home. Its answer shows the secret, once.
+     * The route accepts requests at once, on every server of the home. The response contains the secret, which is not shown again.
      */
     public createRoute<ThrowOnError extends boolean = true>(options: Options<CreateRouteData, ThrowOnError>): RequestResult<CreateRouteResponses, CreateRouteErrors, ThrowOnError> {
         return (options.client ?? this.client).post<CreateRouteResponses, CreateRouteErrors, ThrowOnError>({
@@ -760,7 +760,7 @@ export class AgentClient extends HeyApiClient {
     /**
      * Replace the secret of a webhook route
      *
-     * Earlier secrets stay valid for `expire_previous_seconds`. The answer shows the new secret, once.
+     * Earlier secrets stay valid for `expire_previous_seconds`. The response contains the new secret, which is not shown again.
      */
     public rotateRouteSecret<ThrowOnError extends boolean = true>(options: Options<RotateRouteSecretData, ThrowOnError>): RequestResult<RotateRouteSecretResponses, RotateRouteSecretErrors, ThrowOnError> {
         return (options.client ?? this.client).post<RotateRouteSecretResponses, RotateRouteSecretErrors, ThrowOnError>({
@@ -777,7 +777,7 @@ export class AgentClient extends HeyApiClient {
     /**
      * Test a webhook route
      *
-     * Runs a request through all stages, and the script of the route, without storing or sending anything. It works while the receiver is off, too.
+     * Runs a request through all stages, and the script of the route, without storing or sending anything. This also works while the receiver is off.
      */
     public testRoute<ThrowOnError extends boolean = true>(options: Options<TestRouteData, ThrowOnError>): RequestResult<TestRouteResponses, TestRouteErrors, ThrowOnError> {
         return (options.client ?? this.client).post<TestRouteResponses, TestRouteErrors, ThrowOnError>({
@@ -822,7 +822,7 @@ export class AgentClient extends HeyApiClient {
     /**
      * Replay a webhook delivery
      *
-     * Handles the stored request again, as its route is now, as a new delivery. With `dry_run`, reports each stage and starts nothing.
+     * Handles the stored request again, as a new delivery, with the current definition of its route. With `dry_run`, reports each stage and starts nothing.
      */
     public replayDelivery<ThrowOnError extends boolean = true>(options: Options<ReplayDeliveryData, ThrowOnError>): RequestResult<ReplayDeliveryResponses, ReplayDeliveryErrors, ThrowOnError> {
         return (options.client ?? this.client).post<ReplayDeliveryResponses, ReplayDeliveryErrors, ThrowOnError>({
@@ -839,7 +839,7 @@ export class AgentClient extends HeyApiClient {
     /**
      * Follow the changes of all resources
      *
-     * Streams one event for each committed change, from `after` or from now on. The first frame is `feed.ready`. `Last-Event-ID` takes precedence over `after`. A cursor that is older than what is kept, or of another database, returns 410 `events_expired`: list the resources again. With `Accept: application/json`, returns the stored events as a list, oldest first. A key has at most 8 streams.
+     * Streams one event for each committed change, from `after` or from now on. The first frame is `feed.ready`. `Last-Event-ID` takes precedence over `after`. A cursor that is too old, or that belongs to another database, returns 410 `events_expired`: list the resources again. With `Accept: application/json`, returns the stored events as a list, oldest first. A key has at most 8 streams.
      */
     public streamEvents<ThrowOnError extends boolean = true>(options?: Options<StreamEventsData, ThrowOnError>): RequestResult<StreamEventsResponses, StreamEventsErrors, ThrowOnError> {
         return (options?.client ?? this.client).get<StreamEventsResponses, StreamEventsErrors, ThrowOnError>({

@@ -2675,7 +2675,7 @@ export type DeletedSession = {
 /**
  * UpdateSessionBody
  *
- * A JSON Merge Patch: absent fields stay, null restores the default.
+ * A JSON Merge Patch: absent fields keep their values, and null restores the default.
  */
 export type UpdateSessionBody = {
     /**
@@ -2784,7 +2784,7 @@ export type QuestionAnswer = {
 /**
  * Question
  *
- * A question of a run to people.
+ * A question that a run asks.
  */
 export type Question = {
     object: 'agent.question';
@@ -2808,7 +2808,7 @@ export type Question = {
      */
     questions: Array<ClarifyQuestion> | null;
     /**
-     * For sudo: the command. For a secret: what it is for, and the name of its variable.
+     * For sudo: the command. For a secret: its purpose and the name of its variable.
      */
     prompt: string | null;
     /**
@@ -2881,14 +2881,14 @@ export type AnswerBody = {
 /**
  * JobState
  *
- * scheduled: it will run. paused: it waits until it is resumed. completed: it has no runs left. missed: it was to run once, and no scheduler was running at its time. error: its next time cannot be computed, which is retried.
+ * scheduled: it will run. paused: it waits until it is resumed. completed: it has no runs left. missed: it should have run once, but no scheduler was running at that time. error: its next time cannot be computed; agentd keeps trying.
  */
 export type JobState = 'scheduled' | 'paused' | 'completed' | 'missed' | 'error';
 
 /**
  * JobLastStatus
  *
- * delivery_failed: the run was ok, and its message did not arrive. blocked_config: the configuration does not allow the job to run. unknown: the process that ran it is gone.
+ * delivery_failed: the run succeeded, but its message did not arrive. blocked_config: the configuration does not allow the job to run. unknown: the process that ran it ended unexpectedly.
  */
 export type JobLastStatus = 'ok' | 'error' | 'delivery_failed' | 'blocked_config' | 'unknown' | 'missed';
 
@@ -2907,7 +2907,7 @@ export type JobTime = {
      */
     wall_time: string;
     /**
-     * Effect of a clock change on an instant of a cron expression. gap: clocks skip its time, so it is at the end of the gap. repeat: clocks show its time for the second time.
+     * Effect of a clock change on an instant of a cron expression. gap: the clock skips this time, so the instant is at the end of the gap. repeat: the clock shows this time for the second time.
      */
     shift: 'gap' | 'repeat' | null;
 };
@@ -2933,7 +2933,7 @@ export type Job = {
     id: string;
     owner: string;
     /**
-     * Grows when people change the job.
+     * Increases with each edit of the job.
      */
     revision: number;
     name: string;
@@ -2956,7 +2956,7 @@ export type Job = {
      */
     next_runs: Array<JobTime> | null;
     /**
-     * Why the job may not do what it should. Null where only an existing job is read.
+     * Reasons why the job may not work as intended. Null when an existing job is read.
      */
     warnings: Array<string> | null;
     repeat: JobRepeat;
@@ -3003,7 +3003,7 @@ export type Job = {
      */
     run_requested_at: number | null;
     /**
-     * When a run that reached no model is retried.
+     * When a run that could not reach the model is retried. Null: no retry is planned.
      */
     retry_at: number | null;
     /**
@@ -3126,7 +3126,7 @@ export type DeletedJob = {
 /**
  * UpdateJobBody
  *
- * A JSON Merge Patch: absent fields stay, null restores the default. A new schedule restarts the timing of the job; a run that is active goes on.
+ * A JSON Merge Patch: absent fields keep their values, and null restores the default. A new schedule restarts the timing of the job; an active run continues.
  */
 export type UpdateJobBody = {
     schedule?: string;
@@ -3193,14 +3193,14 @@ export type OccurrenceTiming = 'on_time' | 'late' | 'catch_up';
 /**
  * OccurrenceStatus
  *
- * claimed: a scheduler has it, and nothing has started. missed: no scheduler was running; one occurrence may cover several instants. skipped: the previous run was still running. unknown: its process is gone, and it is not repeated.
+ * claimed: a scheduler has it, and nothing has started. missed: no scheduler was running; one occurrence may cover several instants. skipped: the previous run was still running. unknown: its process ended unexpectedly; it is not repeated.
  */
 export type OccurrenceStatus = 'claimed' | 'running' | 'ok' | 'failed' | 'missed' | 'skipped' | 'unknown';
 
 /**
  * OccurrenceDeliveryStatus
  *
- * none: only the output is kept. silent: the answer asked not to be delivered.
+ * none: only the output is kept. silent: the answer was marked as not to be delivered.
  */
 export type OccurrenceDeliveryStatus = 'pending' | 'delivered' | 'failed' | 'unknown' | 'silent' | 'none';
 
@@ -3443,7 +3443,7 @@ export type Scheduler = {
      */
     running: number;
     /**
-     * When jobs were found that a fast clock had scheduled too late, within the last day.
+     * The last day's correction of jobs that a fast clock had scheduled too late. Null: none.
      */
     corrected: {
         /**
@@ -3482,7 +3482,7 @@ export type Scheduler = {
 /**
  * MessageStatus
  *
- * due: it waits for its next attempt. sending: a process sends it. delivered: the platform took it. dead: no attempt is left. unknown: it may have arrived. dropped: a person gave it up.
+ * due: it waits for its next attempt. sending: a process is sending it. delivered: the platform accepted it. dead: no attempt is left. unknown: it may have arrived. dropped: a user cancelled it.
  */
 export type MessageStatus = 'due' | 'sending' | 'delivered' | 'dead' | 'unknown' | 'dropped';
 
@@ -3493,7 +3493,7 @@ export type MessageStatus = 'due' | 'sending' | 'delivered' | 'dead' | 'unknown'
  */
 export type MessageAttempt = {
     /**
-     * When the attempt began, or its last part; Unix time in seconds.
+     * When the attempt, or its last part, began; Unix time in seconds.
      */
     started_at: number;
     /**
@@ -3533,7 +3533,7 @@ export type Message = {
     delivery_id: string | null;
     occurrence_id: string | null;
     /**
-     * Attempts since it was enqueued or retried by a person.
+     * Attempts since the message was enqueued or a user retried it.
      */
     attempts: number;
     /**
@@ -3554,7 +3554,7 @@ export type Message = {
     waits_for: string | null;
     last_error: string | null;
     /**
-     * Advice: the next step for a person.
+     * Next step, for people.
      */
     hint: string | null;
     /**
@@ -3653,7 +3653,7 @@ export type BulkResult = {
     matched: number;
     done: number;
     /**
-     * The messages that did not change.
+     * The messages that were not changed.
      */
     refused: Array<BulkRefusal>;
     /**
@@ -3698,7 +3698,7 @@ export type RetryMessageBody = {
 /**
  * PlatformCounts
  *
- * The messages of the owner that wait or failed.
+ * The owner's messages that are waiting or have failed.
  */
 export type PlatformCounts = {
     due: number;
@@ -3796,11 +3796,11 @@ export type TestPlatformBody = {
  */
 export type PlatformTest = {
     /**
-     * retry: the platform may take it later. permanent: it refused the message. unknown: it may have arrived. busy: another process has the only connection that the platform allows, and nothing was sent. stopped: the client or the server ended it.
+     * retry: the platform may accept it later. permanent: it refused the message. unknown: it may have arrived. busy: another process has the only connection that the platform allows, and nothing was sent. stopped: the client or the server ended it.
      */
     outcome: 'delivered' | 'retry' | 'permanent' | 'unknown' | 'busy' | 'stopped' | 'lost';
     /**
-     * Reason, and the next step for a person.
+     * Reason, and what to do next, for people.
      */
     error: string | null;
     /**
@@ -3858,7 +3858,7 @@ export type Route = {
      */
     url: string | null;
     /**
-     * Only in the answer that creates the route. Null in a dry run, and when the request is repeated.
+     * Only in the response that creates the route. Null in a dry run, and when the request is repeated.
      */
     secret: string | null;
     /**
@@ -3866,7 +3866,7 @@ export type Route = {
      */
     secrets: Array<RouteSecret>;
     /**
-     * Why it does not work, or not as written.
+     * Reasons why the route does not work, or does not work as written.
      */
     issues: Array<string>;
     /**
@@ -3874,7 +3874,7 @@ export type Route = {
      */
     last_delivery_at: number | null;
     /**
-     * Unix time in seconds. Null: not known.
+     * Unix time in seconds. Null: unknown.
      */
     created_at: number | null;
     enabled: boolean;
@@ -3935,7 +3935,7 @@ export type RouteList = {
 /**
  * CreateRouteBody
  *
- * A name and the fields of WebhookRouteConfig; null is the default. toolsets, trusts_sender, in_file in filters and the secret INSECURE_NO_AUTH need the scope admin.
+ * A name and the fields of WebhookRouteConfig; null is the default. toolsets, trusts_sender, in_file in filters and the secret INSECURE_NO_AUTH require the scope admin.
  */
 export type CreateRouteBody = {
     /**
@@ -4014,7 +4014,7 @@ export type DeletedRoute = {
 /**
  * UpdateRouteBody
  *
- * A JSON Merge Patch of the fields of WebhookRouteConfig: absent fields stay, null restores the default. toolsets, trusts_sender and in_file in filters need the scope admin.
+ * A JSON Merge Patch of the fields of WebhookRouteConfig: absent fields keep their values, and null restores the default. toolsets, trusts_sender and in_file in filters require the scope admin.
  */
 export type UpdateRouteBody = {
     enabled?: boolean | null;
@@ -4122,7 +4122,7 @@ export type TestRouteBody = {
         [key: string]: string;
     };
     /**
-     * True does not run the script of the route.
+     * True skips the script of the route.
      */
     skip_script?: boolean;
 };
@@ -4179,7 +4179,7 @@ export type WebhookResult = {
      */
     issues: Array<string>;
     /**
-     * Fields that templates name and the payload does not have.
+     * Fields that the templates use but the payload does not have.
      */
     missing_fields: Array<string>;
 };
@@ -4187,7 +4187,7 @@ export type WebhookResult = {
 /**
  * DeliveryStatus
  *
- * accepted: its run or message waits. delivered: a direct message arrived. unknown: it may have arrived. ignored, duplicate, refused: a stage stopped it. interrupted: its run was cancelled.
+ * accepted: its run or message is pending. delivered: a direct message arrived. unknown: it may have arrived. ignored, duplicate, refused: a stage stopped it. interrupted: its run was cancelled.
  */
 export type DeliveryStatus = 'accepted' | 'running' | 'completed' | 'failed' | 'delivered' | 'unknown' | 'ignored' | 'duplicate' | 'refused' | 'interrupted';
 
@@ -4228,7 +4228,7 @@ export type Delivery = {
      */
     replay_of: string | null;
     /**
-     * Names in lower case; the values of credentials are `[redacted]`. Null in lists.
+     * Header names in lower case; the values of credentials are `[redacted]`. Null in lists.
      */
     headers: {
         [key: string]: string;
@@ -4268,11 +4268,11 @@ export type DeliveryList = {
 /**
  * ReplayDeliveryBody
  *
- * Empty, but for a dry run.
+ * Empty except in a dry run.
  */
 export type ReplayDeliveryBody = {
     /**
-     * In a dry run: changes of the route to try.
+     * In a dry run: changes to try on the route.
      */
     route?: UpdateRouteBody;
     /**
@@ -4280,7 +4280,7 @@ export type ReplayDeliveryBody = {
      */
     up_to?: 'parse' | 'dedupe' | 'events' | 'filters' | 'script' | 'render';
     /**
-     * In a dry run: true does not run the script of the route.
+     * In a dry run: true skips the script of the route.
      */
     skip_script?: boolean;
 };
@@ -4364,11 +4364,11 @@ export type Capabilities = {
         type: 'bearer';
         required: boolean;
         /**
-         * Name of the key that sent the request. Null: keys are off.
+         * Name of the key that sent the request. Null: no key is required.
          */
         key: string | null;
         /**
-         * Whose data the key reaches.
+         * The owner whose data the key can access.
          */
         owner: string;
         /**
@@ -4991,7 +4991,7 @@ export type FeedReady = {
 /**
  * FeedBookmark
  *
- * Sent after 60 seconds without an event of the wanted types. The position moves on.
+ * Sent after 60 seconds without an event of the requested types. The position advances.
  */
 export type FeedBookmark = {
     object: 'feed.bookmark';
@@ -5091,7 +5091,7 @@ export type RunId = string;
 export type ResponseId = string;
 
 /**
- * With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+ * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
  */
 export type Owner = string;
 
@@ -5986,7 +5986,7 @@ export type ListSessionsData = {
     body?: never;
     headers?: {
         /**
-         * With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
          */
         'X-Agent-Owner'?: string;
     };
@@ -6075,7 +6075,7 @@ export type DeleteSessionData = {
     body?: never;
     headers?: {
         /**
-         * With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
          */
         'X-Agent-Owner'?: string;
         /**
@@ -6145,7 +6145,7 @@ export type GetSessionData = {
     body?: never;
     headers?: {
         /**
-         * With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
          */
         'X-Agent-Owner'?: string;
         /**
@@ -6202,7 +6202,7 @@ export type UpdateSessionData = {
     body: UpdateSessionBody;
     headers?: {
         /**
-         * With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
          */
         'X-Agent-Owner'?: string;
         /**
@@ -6284,7 +6284,7 @@ export type ListSessionMessagesData = {
     body?: never;
     headers?: {
         /**
-         * With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
          */
         'X-Agent-Owner'?: string;
     };
@@ -6351,7 +6351,7 @@ export type ListQuestionsData = {
     body?: never;
     headers?: {
         /**
-         * With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
          */
         'X-Agent-Owner'?: string;
     };
@@ -6422,7 +6422,7 @@ export type GetQuestionData = {
     body?: never;
     headers?: {
         /**
-         * With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
          */
         'X-Agent-Owner'?: string;
     };
@@ -6480,7 +6480,7 @@ export type AnswerQuestionData = {
     body: AnswerBody;
     headers?: {
         /**
-         * With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
          */
         'X-Agent-Owner'?: string;
         /**
@@ -6553,7 +6553,7 @@ export type ListJobsData = {
     body?: never;
     headers?: {
         /**
-         * With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
          */
         'X-Agent-Owner'?: string;
     };
@@ -6568,7 +6568,7 @@ export type ListJobsData = {
          */
         last_status?: Array<JobLastStatus>;
         /**
-         * Exactly this name, in any case.
+         * Exactly this name, ignoring case.
          */
         name?: string;
         /**
@@ -6622,7 +6622,7 @@ export type CreateJobData = {
     body: CreateJobBody;
     headers?: {
         /**
-         * With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
          */
         'X-Agent-Owner'?: string;
         /**
@@ -6694,7 +6694,7 @@ export type DeleteJobData = {
     body?: never;
     headers?: {
         /**
-         * With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
          */
         'X-Agent-Owner'?: string;
         /**
@@ -6764,7 +6764,7 @@ export type GetJobData = {
     body?: never;
     headers?: {
         /**
-         * With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
          */
         'X-Agent-Owner'?: string;
         /**
@@ -6821,7 +6821,7 @@ export type UpdateJobData = {
     body: UpdateJobBody;
     headers?: {
         /**
-         * With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
          */
         'X-Agent-Owner'?: string;
         /**
@@ -6903,7 +6903,7 @@ export type PauseJobData = {
     body?: PauseJobBody;
     headers?: {
         /**
-         * With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
          */
         'X-Agent-Owner'?: string;
         /**
@@ -6984,7 +6984,7 @@ export type ResumeJobData = {
     body?: ResumeJobBody;
     headers?: {
         /**
-         * With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
          */
         'X-Agent-Owner'?: string;
         /**
@@ -7065,7 +7065,7 @@ export type RunJobData = {
     body?: never;
     headers?: {
         /**
-         * With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
          */
         'X-Agent-Owner'?: string;
         /**
@@ -7139,7 +7139,7 @@ export type ListJobTimesData = {
     body?: never;
     headers?: {
         /**
-         * With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
          */
         'X-Agent-Owner'?: string;
     };
@@ -7206,7 +7206,7 @@ export type ListOccurrencesData = {
     body?: never;
     headers?: {
         /**
-         * With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
          */
         'X-Agent-Owner'?: string;
     };
@@ -7288,7 +7288,7 @@ export type GetOccurrenceData = {
     body?: never;
     headers?: {
         /**
-         * With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
          */
         'X-Agent-Owner'?: string;
     };
@@ -7346,7 +7346,7 @@ export type GetOccurrenceOutputData = {
     body?: never;
     headers?: {
         /**
-         * With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
          */
         'X-Agent-Owner'?: string;
     };
@@ -7399,7 +7399,7 @@ export type GetCalendarData = {
     body?: never;
     headers?: {
         /**
-         * With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
          */
         'X-Agent-Owner'?: string;
     };
@@ -7459,7 +7459,7 @@ export type GetSchedulerData = {
     body?: never;
     headers?: {
         /**
-         * With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
          */
         'X-Agent-Owner'?: string;
     };
@@ -7506,7 +7506,7 @@ export type ListMessagesData = {
     body?: never;
     headers?: {
         /**
-         * With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
          */
         'X-Agent-Owner'?: string;
     };
@@ -7529,7 +7529,7 @@ export type ListMessagesData = {
          */
         ref?: string;
         /**
-         * text: the text of messages; needs the scope messages too.
+         * text: the text of messages; also requires the scope messages.
          */
         include?: Array<'text'>;
         /**
@@ -7587,7 +7587,7 @@ export type RetryMessagesData = {
     body: RetryMessagesBody;
     headers?: {
         /**
-         * With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
          */
         'X-Agent-Owner'?: string;
         /**
@@ -7659,7 +7659,7 @@ export type DropMessagesData = {
     body: DropMessagesBody;
     headers?: {
         /**
-         * With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
          */
         'X-Agent-Owner'?: string;
         /**
@@ -7731,7 +7731,7 @@ export type GetMessageData = {
     body?: never;
     headers?: {
         /**
-         * With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
          */
         'X-Agent-Owner'?: string;
     };
@@ -7740,7 +7740,7 @@ export type GetMessageData = {
     };
     query?: {
         /**
-         * text: the text of messages; needs the scope messages too.
+         * text: the text of messages; also requires the scope messages.
          */
         include?: Array<'text'>;
     };
@@ -7789,7 +7789,7 @@ export type RetryMessageData = {
     body?: RetryMessageBody;
     headers?: {
         /**
-         * With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
          */
         'X-Agent-Owner'?: string;
         /**
@@ -7862,7 +7862,7 @@ export type DropMessageData = {
     body?: never;
     headers?: {
         /**
-         * With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
          */
         'X-Agent-Owner'?: string;
         /**
@@ -7923,7 +7923,7 @@ export type ListPlatformsData = {
     body?: never;
     headers?: {
         /**
-         * With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
          */
         'X-Agent-Owner'?: string;
     };
@@ -7976,7 +7976,7 @@ export type GetPlatformData = {
     body?: never;
     headers?: {
         /**
-         * With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
          */
         'X-Agent-Owner'?: string;
     };
@@ -8029,7 +8029,7 @@ export type TestPlatformData = {
     body?: TestPlatformBody;
     headers?: {
         /**
-         * With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
          */
         'X-Agent-Owner'?: string;
         /**
@@ -8102,7 +8102,7 @@ export type ListRoutesData = {
     body?: never;
     headers?: {
         /**
-         * With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
          */
         'X-Agent-Owner'?: string;
     };
@@ -8163,7 +8163,7 @@ export type CreateRouteData = {
     body: CreateRouteBody;
     headers?: {
         /**
-         * With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
          */
         'X-Agent-Owner'?: string;
         /**
@@ -8235,7 +8235,7 @@ export type DeleteRouteData = {
     body?: never;
     headers?: {
         /**
-         * With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
          */
         'X-Agent-Owner'?: string;
         /**
@@ -8300,7 +8300,7 @@ export type GetRouteData = {
     body?: never;
     headers?: {
         /**
-         * With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
          */
         'X-Agent-Owner'?: string;
         /**
@@ -8357,7 +8357,7 @@ export type UpdateRouteData = {
     body: UpdateRouteBody;
     headers?: {
         /**
-         * With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
          */
         'X-Agent-Owner'?: string;
         /**
@@ -8439,7 +8439,7 @@ export type RotateRouteSecretData = {
     body: RotateRouteSecretBody;
     headers?: {
         /**
-         * With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
          */
         'X-Agent-Owner'?: string;
         /**
@@ -8520,7 +8520,7 @@ export type TestRouteData = {
     body: TestRouteBody;
     headers?: {
         /**
-         * With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
          */
         'X-Agent-Owner'?: string;
     };
@@ -8581,7 +8581,7 @@ export type ListDeliveriesData = {
     body?: never;
     headers?: {
         /**
-         * With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
          */
         'X-Agent-Owner'?: string;
     };
@@ -8662,7 +8662,7 @@ export type GetDeliveryData = {
     body?: never;
     headers?: {
         /**
-         * With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
          */
         'X-Agent-Owner'?: string;
     };
@@ -8671,7 +8671,7 @@ export type GetDeliveryData = {
     };
     query?: {
         /**
-         * payload, rendered: the body and the rendered text. They need the scope webhooks, too.
+         * payload, rendered: the body and the rendered text. They also require the scope webhooks.
          */
         include?: Array<'payload' | 'rendered'>;
     };
@@ -8720,7 +8720,7 @@ export type ReplayDeliveryData = {
     body: ReplayDeliveryBody;
     headers?: {
         /**
-         * With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
          */
         'X-Agent-Owner'?: string;
         /**
@@ -8802,7 +8802,7 @@ export type StreamEventsData = {
     body?: never;
     headers?: {
         /**
-         * With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
          */
         'X-Agent-Owner'?: string;
         /**

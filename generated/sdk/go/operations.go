@@ -422,7 +422,8 @@ type ListSessionsParams struct {
 	// `last_id` of the previous page.
 	After string
 
-	// With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
+	// owners.
 	AgentOwner string
 }
 
@@ -450,7 +451,8 @@ func (c *Client) ListSessions(ctx context.Context, params ListSessionsParams, op
 
 // GetSessionParams are the parameters of Client.GetSession. What is left out is not sent.
 type GetSessionParams struct {
-	// With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
+	// owners.
 	AgentOwner string
 
 	// Returns 304 if the current version has this ETag.
@@ -474,7 +476,8 @@ type DeleteSessionParams struct {
 	// True stops its runs first. Default: false.
 	Force *bool
 
-	// With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
+	// owners.
 	AgentOwner string
 
 	// Changes only the version with this ETag.
@@ -499,7 +502,8 @@ type UpdateSessionParams struct {
 	// True validates the request and returns the result, but stores and sends nothing. Default: false.
 	DryRun *bool
 
-	// With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
+	// owners.
 	AgentOwner string
 
 	// Changes only the version with this ETag.
@@ -534,7 +538,8 @@ type ListSessionMessagesParams struct {
 	// `last_id` of the previous page.
 	After string
 
-	// With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
+	// owners.
 	AgentOwner string
 }
 
@@ -574,7 +579,8 @@ type ListQuestionsParams struct {
 	// `last_id` of the previous page.
 	After string
 
-	// With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
+	// owners.
 	AgentOwner string
 }
 
@@ -600,7 +606,8 @@ type GetQuestionParams struct {
 	// Waits up to this many seconds for its answer.
 	Wait *float64
 
-	// With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
+	// owners.
 	AgentOwner string
 }
 
@@ -616,7 +623,8 @@ func (c *Client) GetQuestion(ctx context.Context, questionID string, params GetQ
 
 // AnswerQuestionParams are the parameters of Client.AnswerQuestion. What is left out is not sent.
 type AnswerQuestionParams struct {
-	// With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
+	// owners.
 	AgentOwner string
 
 	// 1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or
@@ -645,7 +653,7 @@ type ListJobsParams struct {
 	// Any of these.
 	LastStatus []JobLastStatus
 
-	// Exactly this name, in any case.
+	// Exactly this name, ignoring case.
 	Name string
 
 	// Part of the name, or the id.
@@ -657,7 +665,8 @@ type ListJobsParams struct {
 	// `last_id` of the previous page.
 	After string
 
-	// With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
+	// owners.
 	AgentOwner string
 }
 
@@ -681,7 +690,8 @@ type CreateJobParams struct {
 	// True validates the request and returns the result, but stores and sends nothing. Default: false.
 	DryRun *bool
 
-	// With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
+	// owners.
 	AgentOwner string
 
 	// 1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or
@@ -706,7 +716,8 @@ func (c *Client) CreateJob(ctx context.Context, body *CreateJobBody, params Crea
 
 // GetJobParams are the parameters of Client.GetJob. What is left out is not sent.
 type GetJobParams struct {
-	// With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
+	// owners.
 	AgentOwner string
 
 	// Returns 304 if the current version has this ETag.
@@ -733,7 +744,8 @@ type DeleteJobParams struct {
 	// True also stops its active runs. Default: false.
 	Stop *bool
 
-	// With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
+	// owners.
 	AgentOwner string
 
 	// Changes only the version with this ETag.
@@ -742,7 +754,7 @@ type DeleteJobParams struct {
 
 // DeleteJob: Delete a scheduled job.
 //
-// Deletes its history and its outputs. A run that is active ends normally.
+// Deletes its history and its outputs. An active run ends normally.
 //
 // It sends `DELETE /v1/jobs/{job_id}`. It needs a key with the scope `jobs`.
 func (c *Client) DeleteJob(ctx context.Context, jobID string, params DeleteJobParams, options ...RequestOption) (*DeletedJob, error) {
@@ -759,7 +771,8 @@ type UpdateJobParams struct {
 	// True validates the request and returns the result, but stores and sends nothing. Default: false.
 	DryRun *bool
 
-	// With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
+	// owners.
 	AgentOwner string
 
 	// Changes only the version with this ETag.
@@ -780,7 +793,8 @@ func (c *Client) UpdateJob(ctx context.Context, jobID string, body *UpdateJobBod
 
 // PauseJobParams are the parameters of Client.PauseJob. What is left out is not sent.
 type PauseJobParams struct {
-	// With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
+	// owners.
 	AgentOwner string
 
 	// Changes only the version with this ETag.
@@ -793,7 +807,7 @@ type PauseJobParams struct {
 
 // PauseJob: Pause a scheduled job.
 //
-// A run that is active goes on.
+// An active run continues.
 //
 // It sends `POST /v1/jobs/{job_id}/pause`. It needs a key with the scope `jobs`.
 func (c *Client) PauseJob(ctx context.Context, jobID string, body *PauseJobBody, params PauseJobParams, options ...RequestOption) (*Job, error) {
@@ -807,7 +821,8 @@ func (c *Client) PauseJob(ctx context.Context, jobID string, body *PauseJobBody,
 
 // ResumeJobParams are the parameters of Client.ResumeJob. What is left out is not sent.
 type ResumeJobParams struct {
-	// With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
+	// owners.
 	AgentOwner string
 
 	// Changes only the version with this ETag.
@@ -837,7 +852,8 @@ type RunJobParams struct {
 	// Waits up to this many seconds for the end of the run.
 	Wait *float64
 
-	// With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
+	// owners.
 	AgentOwner string
 
 	// Changes only the version with this ETag.
@@ -877,7 +893,8 @@ type ListJobTimesParams struct {
 	// `last_id` of the previous page.
 	After string
 
-	// With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
+	// owners.
 	AgentOwner string
 }
 
@@ -927,7 +944,8 @@ type ListOccurrencesParams struct {
 	// `last_id` of the previous page.
 	After string
 
-	// With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
+	// owners.
 	AgentOwner string
 }
 
@@ -957,7 +975,8 @@ type GetOccurrenceParams struct {
 	// messages: the outbound messages.
 	Include []GetOccurrenceIncludeItem
 
-	// With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
+	// owners.
 	AgentOwner string
 }
 
@@ -973,7 +992,8 @@ func (c *Client) GetOccurrence(ctx context.Context, occurrenceID string, params 
 
 // GetOccurrenceOutputParams are the parameters of Client.GetOccurrenceOutput. What is left out is not sent.
 type GetOccurrenceOutputParams struct {
-	// With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
+	// owners.
 	AgentOwner string
 }
 
@@ -1000,7 +1020,8 @@ type GetCalendarParams struct {
 	// Only this job.
 	JobID string
 
-	// With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
+	// owners.
 	AgentOwner string
 }
 
@@ -1020,7 +1041,8 @@ func (c *Client) GetCalendar(ctx context.Context, params GetCalendarParams, opti
 
 // GetSchedulerParams are the parameters of Client.GetScheduler. What is left out is not sent.
 type GetSchedulerParams struct {
-	// With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
+	// owners.
 	AgentOwner string
 }
 
@@ -1047,7 +1069,7 @@ type ListMessagesParams struct {
 	// The run, webhook delivery or occurrence that enqueued it.
 	Ref string
 
-	// text: the text of messages; needs the scope messages too.
+	// text: the text of messages; also requires the scope messages.
 	Include []ListMessagesIncludeItem
 
 	// Inclusive. Unix time in seconds, or RFC 3339.
@@ -1062,7 +1084,8 @@ type ListMessagesParams struct {
 	// `last_id` of the previous page.
 	After string
 
-	// With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
+	// owners.
 	AgentOwner string
 }
 
@@ -1089,7 +1112,8 @@ type RetryMessagesParams struct {
 	// True validates the request and returns the result, but stores and sends nothing. Default: false.
 	DryRun *bool
 
-	// With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
+	// owners.
 	AgentOwner string
 
 	// 1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or
@@ -1099,8 +1123,8 @@ type RetryMessagesParams struct {
 
 // RetryMessages: Retry many messages.
 //
-// Makes each due now with a new set of attempts, at most 1,000 in a call. A request without a filter is
-// refused.
+// Makes each message due now with a new set of attempts, at most 1,000 per request. A request without a
+// filter is refused.
 //
 // It sends `POST /v1/outbox/retry`. It needs a key with the scope `messages`.
 func (c *Client) RetryMessages(ctx context.Context, body *RetryMessagesBody, params RetryMessagesParams, options ...RequestOption) (*BulkResult, error) {
@@ -1117,7 +1141,8 @@ type DropMessagesParams struct {
 	// True validates the request and returns the result, but stores and sends nothing. Default: false.
 	DryRun *bool
 
-	// With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
+	// owners.
 	AgentOwner string
 
 	// 1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or
@@ -1127,8 +1152,8 @@ type DropMessagesParams struct {
 
 // DropMessages: Drop many messages.
 //
-// Gives each up, at most 1,000 in a call; they stay in the outbox with the status dropped. A request without
-// a filter is refused.
+// Cancels each message, at most 1,000 per request. They stay in the outbox with the status dropped. A request
+// without a filter is refused.
 //
 // It sends `POST /v1/outbox/drop`. It needs a key with the scope `messages`.
 func (c *Client) DropMessages(ctx context.Context, body *DropMessagesBody, params DropMessagesParams, options ...RequestOption) (*BulkResult, error) {
@@ -1142,10 +1167,11 @@ func (c *Client) DropMessages(ctx context.Context, body *DropMessagesBody, param
 
 // GetMessageParams are the parameters of Client.GetMessage. What is left out is not sent.
 type GetMessageParams struct {
-	// text: the text of messages; needs the scope messages too.
+	// text: the text of messages; also requires the scope messages.
 	Include []GetMessageIncludeItem
 
-	// With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
+	// owners.
 	AgentOwner string
 }
 
@@ -1161,7 +1187,8 @@ func (c *Client) GetMessage(ctx context.Context, messageID string, params GetMes
 
 // RetryMessageParams are the parameters of Client.RetryMessage. What is left out is not sent.
 type RetryMessageParams struct {
-	// With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
+	// owners.
 	AgentOwner string
 
 	// 1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or
@@ -1171,8 +1198,8 @@ type RetryMessageParams struct {
 
 // RetryMessage: Retry a message.
 //
-// Makes it due now with a new set of attempts, before newer messages to its chat. Parts that arrived are not
-// sent again.
+// Makes the message due now with a new set of attempts, before newer messages to its chat. Parts that arrived
+// are not sent again.
 //
 // It sends `POST /v1/outbox/{message_id}/retry`. It needs a key with the scope `messages`.
 func (c *Client) RetryMessage(ctx context.Context, messageID string, body *RetryMessageBody, params RetryMessageParams, options ...RequestOption) (*Message, error) {
@@ -1185,7 +1212,8 @@ func (c *Client) RetryMessage(ctx context.Context, messageID string, body *Retry
 
 // DropMessageParams are the parameters of Client.DropMessage. What is left out is not sent.
 type DropMessageParams struct {
-	// With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
+	// owners.
 	AgentOwner string
 
 	// 1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or
@@ -1195,7 +1223,7 @@ type DropMessageParams struct {
 
 // DropMessage: Drop a message.
 //
-// Gives it up: it is never sent, and stays in the outbox with the status dropped.
+// Cancels the message: it is never sent, and stays in the outbox with the status dropped.
 //
 // It sends `POST /v1/outbox/{message_id}/drop`. It needs a key with the scope `messages`.
 func (c *Client) DropMessage(ctx context.Context, messageID string, params DropMessageParams, options ...RequestOption) (*Message, error) {
@@ -1213,7 +1241,8 @@ type ListPlatformsParams struct {
 	// `last_id` of the previous page.
 	After string
 
-	// With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
+	// owners.
 	AgentOwner string
 }
 
@@ -1230,7 +1259,8 @@ func (c *Client) ListPlatforms(ctx context.Context, params ListPlatformsParams, 
 
 // GetPlatformParams are the parameters of Client.GetPlatform. What is left out is not sent.
 type GetPlatformParams struct {
-	// With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
+	// owners.
 	AgentOwner string
 }
 
@@ -1245,7 +1275,8 @@ func (c *Client) GetPlatform(ctx context.Context, platform string, params GetPla
 
 // TestPlatformParams are the parameters of Client.TestPlatform. What is left out is not sent.
 type TestPlatformParams struct {
-	// With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
+	// owners.
 	AgentOwner string
 
 	// 1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or
@@ -1280,7 +1311,8 @@ type ListRoutesParams struct {
 	// `last_id` of the previous page.
 	After string
 
-	// With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
+	// owners.
 	AgentOwner string
 }
 
@@ -1302,7 +1334,8 @@ type CreateRouteParams struct {
 	// True validates the request and returns the result, but stores and sends nothing. Default: false.
 	DryRun *bool
 
-	// With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
+	// owners.
 	AgentOwner string
 
 	// 1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or
@@ -1312,7 +1345,8 @@ type CreateRouteParams struct {
 
 // CreateRoute: Create a webhook route.
 //
-// The route accepts requests at once, on every server of the home. Its answer shows the secret, once.
+// The route accepts requests at once, on every server of the home. The response contains the secret, which is
+// not shown again.
 //
 // It sends `POST /v1/webhooks/routes`. It needs a key with the scope `webhooks`.
 func (c *Client) CreateRoute(ctx context.Context, body *CreateRouteBody, params CreateRouteParams, options ...RequestOption) (*Route, error) {
@@ -1326,7 +1360,8 @@ func (c *Client) CreateRoute(ctx context.Context, body *CreateRouteBody, params 
 
 // GetRouteParams are the parameters of Client.GetRoute. What is left out is not sent.
 type GetRouteParams struct {
-	// With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
+	// owners.
 	AgentOwner string
 
 	// Returns 304 if the current version has this ETag.
@@ -1347,7 +1382,8 @@ func (c *Client) GetRoute(ctx context.Context, routeName string, params GetRoute
 
 // DeleteRouteParams are the parameters of Client.DeleteRoute. What is left out is not sent.
 type DeleteRouteParams struct {
-	// With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
+	// owners.
 	AgentOwner string
 
 	// Changes only the version with this ETag.
@@ -1371,7 +1407,8 @@ type UpdateRouteParams struct {
 	// True validates the request and returns the result, but stores and sends nothing. Default: false.
 	DryRun *bool
 
-	// With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
+	// owners.
 	AgentOwner string
 
 	// Changes only the version with this ETag.
@@ -1394,7 +1431,8 @@ func (c *Client) UpdateRoute(ctx context.Context, routeName string, body *Update
 
 // RotateRouteSecretParams are the parameters of Client.RotateRouteSecret. What is left out is not sent.
 type RotateRouteSecretParams struct {
-	// With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
+	// owners.
 	AgentOwner string
 
 	// Changes only the version with this ETag.
@@ -1407,7 +1445,8 @@ type RotateRouteSecretParams struct {
 
 // RotateRouteSecret: Replace the secret of a webhook route.
 //
-// Earlier secrets stay valid for `expire_previous_seconds`. The answer shows the new secret, once.
+// Earlier secrets stay valid for `expire_previous_seconds`. The response contains the new secret, which is
+// not shown again.
 //
 // It sends `POST /v1/webhooks/routes/{route_name}/rotate-secret`. It needs a key with the scope `webhooks`.
 func (c *Client) RotateRouteSecret(ctx context.Context, routeName string, body *RotateRouteSecretBody, params RotateRouteSecretParams, options ...RequestOption) (*RotatedRouteSecret, error) {
@@ -1421,14 +1460,15 @@ func (c *Client) RotateRouteSecret(ctx context.Context, routeName string, body *
 
 // TestRouteParams are the parameters of Client.TestRoute. What is left out is not sent.
 type TestRouteParams struct {
-	// With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
+	// owners.
 	AgentOwner string
 }
 
 // TestRoute: Test a webhook route.
 //
-// Runs a request through all stages, and the script of the route, without storing or sending anything. It
-// works while the receiver is off, too.
+// Runs a request through all stages, and the script of the route, without storing or sending anything. This
+// also works while the receiver is off.
 //
 // It sends `POST /v1/webhooks/routes/{route_name}/test`. It needs a key with the scope `webhooks`.
 func (c *Client) TestRoute(ctx context.Context, routeName string, body *TestRouteBody, params TestRouteParams, options ...RequestOption) (*WebhookResult, error) {
@@ -1467,7 +1507,8 @@ type ListDeliveriesParams struct {
 	// `last_id` of the previous page.
 	After string
 
-	// With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
+	// owners.
 	AgentOwner string
 }
 
@@ -1491,10 +1532,11 @@ func (c *Client) ListDeliveries(ctx context.Context, params ListDeliveriesParams
 
 // GetDeliveryParams are the parameters of Client.GetDelivery. What is left out is not sent.
 type GetDeliveryParams struct {
-	// payload, rendered: the body and the rendered text. They need the scope webhooks, too.
+	// payload, rendered: the body and the rendered text. They also require the scope webhooks.
 	Include []GetDeliveryIncludeItem
 
-	// With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
+	// owners.
 	AgentOwner string
 }
 
@@ -1513,7 +1555,8 @@ type ReplayDeliveryParams struct {
 	// True validates the request and returns the result, but stores and sends nothing. Default: false.
 	DryRun *bool
 
-	// With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
+	// owners.
 	AgentOwner string
 
 	// 1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or
@@ -1523,8 +1566,8 @@ type ReplayDeliveryParams struct {
 
 // ReplayDelivery: Replay a webhook delivery.
 //
-// Handles the stored request again, as its route is now, as a new delivery. With `dry_run`, reports each
-// stage and starts nothing.
+// Handles the stored request again, as a new delivery, with the current definition of its route. With
+// `dry_run`, reports each stage and starts nothing.
 //
 // It sends `POST /v1/webhooks/deliveries/{delivery_id}/replay`. It needs a key with the scope `webhooks`.
 func (c *Client) ReplayDelivery(ctx context.Context, deliveryID string, body *ReplayDeliveryBody, params ReplayDeliveryParams, options ...RequestOption) (*ReplayDeliveryResult, error) {
@@ -1547,14 +1590,15 @@ type ListEventsParams struct {
 	// Id of the last event already received, or a cursor of a frame or of the header `X-Agent-Event-Cursor`.
 	After string
 
-	// With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
+	// owners.
 	AgentOwner string
 }
 
 // ListEvents: Follow the changes of all resources.
 //
 // Streams one event for each committed change, from `after` or from now on. The first frame is `feed.ready`.
-// `Last-Event-ID` takes precedence over `after`. A cursor that is older than what is kept, or of another
+// `Last-Event-ID` takes precedence over `after`. A cursor that is too old, or that belongs to another
 // database, returns 410 `events_expired`: list the resources again. With `Accept: application/json`, returns
 // the stored events as a list, oldest first. A key has at most 8 streams.
 //
@@ -1579,7 +1623,8 @@ type StreamEventsParams struct {
 	// Id of the last event already received, or a cursor of a frame or of the header `X-Agent-Event-Cursor`.
 	After string
 
-	// With the scope admin: whose data the request reads and changes. `*` reads the data of all owners.
+	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
+	// owners.
 	AgentOwner string
 
 	// Id of the last event already received.
@@ -1591,7 +1636,7 @@ var streamEventsStream = streamKind{cursorHeader: "last-event-id"}
 // StreamEvents: Follow the changes of all resources.
 //
 // Streams one event for each committed change, from `after` or from now on. The first frame is `feed.ready`.
-// `Last-Event-ID` takes precedence over `after`. A cursor that is older than what is kept, or of another
+// `Last-Event-ID` takes precedence over `after`. A cursor that is too old, or that belongs to another
 // database, returns 410 `events_expired`: list the resources again. With `Accept: application/json`, returns
 // the stored events as a list, oldest first. A key has at most 8 streams.
 //

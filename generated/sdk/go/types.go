@@ -1617,7 +1617,7 @@ func (v FeedReady) MarshalJSON() ([]byte, error) {
 	return json.Marshal(plain(v))
 }
 
-// FeedBookmark: Sent after 60 seconds without an event of the wanted types. The position moves on.
+// FeedBookmark: Sent after 60 seconds without an event of the requested types. The position advances.
 type FeedBookmark struct {
 	Object string `json:"object"`
 	Cursor string `json:"cursor"`
@@ -4900,7 +4900,7 @@ func (v DeletedSession) MarshalJSON() ([]byte, error) {
 	return json.Marshal(plain(v))
 }
 
-// UpdateSessionBody: A JSON Merge Patch: absent fields stay, null restores the default.
+// UpdateSessionBody: A JSON Merge Patch: absent fields keep their values, and null restores the default.
 type UpdateSessionBody struct {
 	// At most 120 characters, unique among forks.
 	Title Nullable[string] `json:"title,omitempty"`
@@ -5030,7 +5030,7 @@ type QuestionAnswer struct {
 	Answers map[string]string `json:"answers"`
 }
 
-// Question: A question of a run to people.
+// Question: A question that a run asks.
 type Question struct {
 	Object    string         `json:"object"`
 	ID        string         `json:"id"`
@@ -5051,7 +5051,7 @@ type Question struct {
 	// For a clarify question.
 	Questions []ClarifyQuestion `json:"questions"`
 
-	// For sudo: the command. For a secret: what it is for, and the name of its variable.
+	// For sudo: the command. For a secret: its purpose and the name of its variable.
 	Prompt *string `json:"prompt"`
 
 	// Null for sudo and secret, and without an answer.
@@ -5118,8 +5118,8 @@ type AnswerBody struct {
 }
 
 // JobState: scheduled: it will run. paused: it waits until it is resumed. completed: it has no runs left.
-// missed: it was to run once, and no scheduler was running at its time. error: its next time cannot be
-// computed, which is retried.
+// missed: it should have run once, but no scheduler was running at that time. error: its next time cannot be
+// computed; agentd keeps trying.
 type JobState string
 
 // The values of JobState.
@@ -5131,8 +5131,8 @@ const (
 	JobStateError     JobState = "error"
 )
 
-// JobLastStatus: delivery_failed: the run was ok, and its message did not arrive. blocked_config: the
-// configuration does not allow the job to run. unknown: the process that ran it is gone.
+// JobLastStatus: delivery_failed: the run succeeded, but its message did not arrive. blocked_config: the
+// configuration does not allow the job to run. unknown: the process that ran it ended unexpectedly.
 type JobLastStatus string
 
 // The values of JobLastStatus.
@@ -5162,8 +5162,8 @@ type JobTime struct {
 	// RFC 3339, in the zone of the job, such as 2026-03-29T09:00:00+02:00.
 	WallTime string `json:"wall_time"`
 
-	// Effect of a clock change on an instant of a cron expression. gap: clocks skip its time, so it is at the
-	// end of the gap. repeat: clocks show its time for the second time.
+	// Effect of a clock change on an instant of a cron expression. gap: the clock skips this time, so the
+	// instant is at the end of the gap. repeat: the clock shows this time for the second time.
 	Shift *JobTimeShift `json:"shift"`
 }
 
@@ -5200,7 +5200,7 @@ type Job struct {
 	ID     string `json:"id"`
 	Owner  string `json:"owner"`
 
-	// Grows when people change the job.
+	// Increases with each edit of the job.
 	Revision int64 `json:"revision"`
 
 	Name  string   `json:"name"`
@@ -5220,7 +5220,7 @@ type Job struct {
 	// The next five times. Null in lists.
 	NextRuns []JobTime `json:"next_runs"`
 
-	// Why the job may not do what it should. Null where only an existing job is read.
+	// Reasons why the job may not work as intended. Null when an existing job is read.
 	Warnings []string `json:"warnings"`
 
 	Repeat  JobRepeat `json:"repeat"`
@@ -5266,7 +5266,7 @@ type Job struct {
 	// Unix time in seconds, until the requested run is claimed.
 	RunRequestedAt *float64 `json:"run_requested_at"`
 
-	// When a run that reached no model is retried.
+	// When a run that could not reach the model is retried. Null: no retry is planned.
 	RetryAt *float64 `json:"retry_at"`
 
 	// Unix time in seconds.
@@ -5387,8 +5387,8 @@ func (v DeletedJob) MarshalJSON() ([]byte, error) {
 	return json.Marshal(plain(v))
 }
 
-// UpdateJobBody: A JSON Merge Patch: absent fields stay, null restores the default. A new schedule restarts
-// the timing of the job; a run that is active goes on.
+// UpdateJobBody: A JSON Merge Patch: absent fields keep their values, and null restores the default. A new
+// schedule restarts the timing of the job; an active run continues.
 type UpdateJobBody struct {
 	Schedule            *string            `json:"schedule,omitempty"`
 	Prompt              Nullable[string]   `json:"prompt,omitempty"`
@@ -5455,7 +5455,7 @@ const (
 
 // OccurrenceStatus: claimed: a scheduler has it, and nothing has started. missed: no scheduler was running;
 // one occurrence may cover several instants. skipped: the previous run was still running. unknown: its
-// process is gone, and it is not repeated.
+// process ended unexpectedly; it is not repeated.
 type OccurrenceStatus string
 
 // The values of OccurrenceStatus.
@@ -5469,7 +5469,8 @@ const (
 	OccurrenceStatusUnknown OccurrenceStatus = "unknown"
 )
 
-// OccurrenceDeliveryStatus: none: only the output is kept. silent: the answer asked not to be delivered.
+// OccurrenceDeliveryStatus: none: only the output is kept. silent: the answer was marked as not to be
+// delivered.
 type OccurrenceDeliveryStatus string
 
 // The values of OccurrenceDeliveryStatus.
@@ -5768,7 +5769,7 @@ type Scheduler struct {
 	// Occurrences that have not ended.
 	Running int64 `json:"running"`
 
-	// When jobs were found that a fast clock had scheduled too late, within the last day.
+	// The last day's correction of jobs that a fast clock had scheduled too late. Null: none.
 	Corrected *SchedulerCorrected `json:"corrected"`
 
 	// The job that is due next, or has been due for the longest time.
@@ -5788,8 +5789,8 @@ func (v Scheduler) MarshalJSON() ([]byte, error) {
 	return json.Marshal(plain(v))
 }
 
-// MessageStatus: due: it waits for its next attempt. sending: a process sends it. delivered: the platform
-// took it. dead: no attempt is left. unknown: it may have arrived. dropped: a person gave it up.
+// MessageStatus: due: it waits for its next attempt. sending: a process is sending it. delivered: the
+// platform accepted it. dead: no attempt is left. unknown: it may have arrived. dropped: a user cancelled it.
 type MessageStatus string
 
 // The values of MessageStatus.
@@ -5817,7 +5818,7 @@ const (
 
 // MessageAttempt: A finished attempt to send a message.
 type MessageAttempt struct {
-	// When the attempt began, or its last part; Unix time in seconds.
+	// When the attempt, or its last part, began; Unix time in seconds.
 	StartedAt float64 `json:"started_at"`
 
 	// Unix time in seconds. Null: unknown.
@@ -5850,7 +5851,7 @@ type Message struct {
 	DeliveryID   *string `json:"delivery_id"`
 	OccurrenceID *string `json:"occurrence_id"`
 
-	// Attempts since it was enqueued or retried by a person.
+	// Attempts since the message was enqueued or a user retried it.
 	Attempts int64 `json:"attempts"`
 
 	// The latest finished attempts, oldest first. Null in lists.
@@ -5867,7 +5868,7 @@ type Message struct {
 
 	LastError *string `json:"last_error"`
 
-	// Advice: the next step for a person.
+	// Next step, for people.
 	Hint *string `json:"hint"`
 
 	// With `include=text`, secrets redacted; in lists at most 2,000 characters.
@@ -5949,7 +5950,7 @@ type BulkResult struct {
 
 	Done int64 `json:"done"`
 
-	// The messages that did not change.
+	// The messages that were not changed.
 	Refused []BulkRefusal `json:"refused"`
 
 	// True: the filter matches more messages. Repeat the request.
@@ -5979,7 +5980,7 @@ type RetryMessageBody struct {
 	AcceptDuplicate *bool `json:"accept_duplicate,omitempty"`
 }
 
-// PlatformCounts: The messages of the owner that wait or failed.
+// PlatformCounts: The owner's messages that are waiting or have failed.
 type PlatformCounts struct {
 	Due     int64 `json:"due"`
 	Sending int64 `json:"sending"`
@@ -6073,9 +6074,9 @@ type TestPlatformBody struct {
 	TimeoutSeconds *float64 `json:"timeout_seconds,omitempty"`
 }
 
-// PlatformTestOutcome: retry: the platform may take it later. permanent: it refused the message. unknown: it
-// may have arrived. busy: another process has the only connection that the platform allows, and nothing was
-// sent. stopped: the client or the server ended it.
+// PlatformTestOutcome: retry: the platform may accept it later. permanent: it refused the message. unknown:
+// it may have arrived. busy: another process has the only connection that the platform allows, and nothing
+// was sent. stopped: the client or the server ended it.
 type PlatformTestOutcome string
 
 // The values of PlatformTestOutcome.
@@ -6091,12 +6092,12 @@ const (
 
 // PlatformTest: The result of a test message.
 type PlatformTest struct {
-	// retry: the platform may take it later. permanent: it refused the message. unknown: it may have arrived.
+	// retry: the platform may accept it later. permanent: it refused the message. unknown: it may have arrived.
 	// busy: another process has the only connection that the platform allows, and nothing was sent. stopped: the
 	// client or the server ended it.
 	Outcome PlatformTestOutcome `json:"outcome"`
 
-	// Reason, and the next step for a person.
+	// Reason, and what to do next, for people.
 	Error *string `json:"error"`
 
 	// The chat and thread after the platform's name. Empty: none.
@@ -6161,19 +6162,19 @@ type Route struct {
 	// Its address from the server's machine. With `auth: path`, append the secret. Null: the receiver is off.
 	URL *string `json:"url"`
 
-	// Only in the answer that creates the route. Null in a dry run, and when the request is repeated.
+	// Only in the response that creates the route. Null in a dry run, and when the request is repeated.
 	Secret *string `json:"secret"`
 
 	// All valid secrets, the current ones first. Empty: the sender needs none.
 	Secrets []RouteSecret `json:"secrets"`
 
-	// Why it does not work, or not as written.
+	// Reasons why the route does not work, or does not work as written.
 	Issues []string `json:"issues"`
 
 	// Unix time in seconds.
 	LastDeliveryAt *float64 `json:"last_delivery_at"`
 
-	// Unix time in seconds. Null: not known.
+	// Unix time in seconds. Null: unknown.
 	CreatedAt *float64 `json:"created_at"`
 
 	Enabled     bool    `json:"enabled"`
@@ -6236,7 +6237,7 @@ func (v RouteList) MarshalJSON() ([]byte, error) {
 }
 
 // CreateRouteBody: A name and the fields of WebhookRouteConfig; null is the default. toolsets, trusts_sender,
-// in_file in filters and the secret INSECURE_NO_AUTH need the scope admin.
+// in_file in filters and the secret INSECURE_NO_AUTH require the scope admin.
 type CreateRouteBody struct {
 	// Its name in the URL: a-z, 0-9, - and _.
 	Name string `json:"name"`
@@ -6302,8 +6303,8 @@ func (v DeletedRoute) MarshalJSON() ([]byte, error) {
 	return json.Marshal(plain(v))
 }
 
-// UpdateRouteBody: A JSON Merge Patch of the fields of WebhookRouteConfig: absent fields stay, null restores
-// the default. toolsets, trusts_sender and in_file in filters need the scope admin.
+// UpdateRouteBody: A JSON Merge Patch of the fields of WebhookRouteConfig: absent fields keep their values,
+// and null restores the default. toolsets, trusts_sender and in_file in filters require the scope admin.
 type UpdateRouteBody struct {
 	Enabled     Nullable[bool]   `json:"enabled,omitempty"`
 	Description Nullable[string] `json:"description,omitempty"`
@@ -6388,7 +6389,7 @@ type TestRouteBody struct {
 	// Additional headers.
 	Headers map[string]string `json:"headers,omitempty"`
 
-	// True does not run the script of the route.
+	// True skips the script of the route.
 	SkipScript *bool `json:"skip_script,omitempty"`
 }
 
@@ -6449,7 +6450,7 @@ type WebhookResult struct {
 	// Problems that keep targets from sending.
 	Issues []string `json:"issues"`
 
-	// Fields that templates name and the payload does not have.
+	// Fields that the templates use but the payload does not have.
 	MissingFields []string `json:"missing_fields"`
 }
 
@@ -6460,8 +6461,8 @@ func (v WebhookResult) MarshalJSON() ([]byte, error) {
 	return json.Marshal(plain(v))
 }
 
-// DeliveryStatus: accepted: its run or message waits. delivered: a direct message arrived. unknown: it may
-// have arrived. ignored, duplicate, refused: a stage stopped it. interrupted: its run was cancelled.
+// DeliveryStatus: accepted: its run or message is pending. delivered: a direct message arrived. unknown: it
+// may have arrived. ignored, duplicate, refused: a stage stopped it. interrupted: its run was cancelled.
 type DeliveryStatus string
 
 // The values of DeliveryStatus.
@@ -6508,7 +6509,7 @@ type Delivery struct {
 	// The delivery that it replays.
 	ReplayOf *string `json:"replay_of"`
 
-	// Names in lower case; the values of credentials are `[redacted]`. Null in lists.
+	// Header names in lower case; the values of credentials are `[redacted]`. Null in lists.
 	Headers map[string]string `json:"headers"`
 
 	// The body as text, with `include=payload`.
@@ -6563,15 +6564,15 @@ const (
 	ReplayDeliveryBodyUpToRender  ReplayDeliveryBodyUpTo = "render"
 )
 
-// ReplayDeliveryBody: Empty, but for a dry run.
+// ReplayDeliveryBody: Empty except in a dry run.
 type ReplayDeliveryBody struct {
-	// In a dry run: changes of the route to try.
+	// In a dry run: changes to try on the route.
 	Route *UpdateRouteBody `json:"route,omitempty"`
 
 	// In a dry run: the last stage that runs.
 	UpTo ReplayDeliveryBodyUpTo `json:"up_to,omitempty"`
 
-	// In a dry run: true does not run the script of the route.
+	// In a dry run: true skips the script of the route.
 	SkipScript *bool `json:"skip_script,omitempty"`
 }
 
@@ -6605,10 +6606,10 @@ type CapabilitiesAuth struct {
 	Type     string `json:"type"`
 	Required bool   `json:"required"`
 
-	// Name of the key that sent the request. Null: keys are off.
+	// Name of the key that sent the request. Null: no key is required.
 	Key *string `json:"key"`
 
-	// Whose data the key reaches.
+	// The owner whose data the key can access.
 	Owner string `json:"owner"`
 
 	// Scopes of the key that sent the request.

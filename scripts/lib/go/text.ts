@@ -75,7 +75,7 @@ export function docComment(name: string, text: string | undefined, ...more: read
   return goComment([/[.?!:]$/.test(first) ? first : `${first}.`, ...more]);
 }
 
-/** Rows of cells in columns, one a line. The last cell of a row is never padded. */
+/** Rows of cells in columns, one per line. The last cell of a row is never padded. */
 export function alignRows(rows: readonly (readonly string[])[], indent = "\t"): string {
   const widths: number[] = [];
   for (const row of rows) {

@@ -307,7 +307,7 @@ export class Questions {
     });
   }
 
-  /** Appends the closing event, and lets the run go on when nothing else is open. */
+  /** Appends the closing event, and lets the run continue when nothing else is open. */
   async #resume(tx: Tx, row: QuestionRow, event: NewEvent): Promise<void> {
     await this.#store.journal.append(tx, row.session_id, [event]);
     const other = await tx.db

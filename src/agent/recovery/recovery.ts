@@ -229,7 +229,7 @@ export class Recovery {
       await (waiting ? this.#runs.resume(waiting, session) : this.#runs.continueSession(session.id));
     } catch (error) {
       const { id } = session;
-      this.#deps.log.error("a session that was taken over could not go on; trying again", {
+      this.#deps.log.error("a session that was taken over could not continue; trying again", {
         session: id,
         error,
       });

@@ -69,7 +69,7 @@ export const chatCommand = defineCommand({
     answers: {
       type: "boolean",
       description:
-        "With --json: read answers to questions from standard input, one JSON object a line. Without it every question is refused",
+        "With --json: read answers to questions from standard input, one JSON object per line. Without it every question is refused",
     },
     "no-color": { type: "boolean", description: "No colours (or set NO_COLOR)" },
     theme: {

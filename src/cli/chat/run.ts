@@ -45,7 +45,7 @@ function leaveQuietly(error: NodeJS.ErrnoException): void {
   process.exit();
 }
 
-/** What is said beside the output is lost, and the output goes on. */
+/** What is said beside the output is lost, and the output continues. */
 function sayNoMore(error: NodeJS.ErrnoException): void {
   if (!isUnread(error)) throw error;
 }

@@ -127,7 +127,7 @@ function homeExists(home: string): ServiceError {
   return new ServiceError("invalid_request", `${home} already exists. ${hint}`);
 }
 
-/** A process that works in the home would go on with files that are no longer there. */
+/** A process that works in the home would continue with files that are no longer there. */
 async function refuseRunning(context: CliContext): Promise<void> {
   const { config, env, issues } = await loadConfig(context).catch(() => ({
     config: undefined,

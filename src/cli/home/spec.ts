@@ -22,7 +22,7 @@ export const specCommand = defineCommand({
     name: optionalArgument(
       `One of ${Object.keys(FILES).join(", ")}. Omit it to list the specs of this version`,
     ),
-    json: switchOption("Print the list as JSON; a spec always is JSON"),
+    json: switchOption("Print the list as JSON; a spec is always JSON"),
   },
   async run({ args }) {
     const folder = await findSpecFolder();

@@ -16,7 +16,7 @@ export const jsonLinesOption = { type: "boolean", description: "Print JSON lines
 export const quietOption = {
   type: "boolean",
   alias: "q",
-  description: "Print only ids, one a line",
+  description: "Print only ids, one per line",
 } as const;
 export const yesOption = { type: "boolean", alias: "y", description: "Skip the confirmation" } as const;
 export const cursorOption = {

@@ -44,7 +44,7 @@ export const listCommand = defineCommand({
     before: {
       type: "string",
       valueHint: "id",
-      description: "Continue behind this id: list older messages",
+      description: "Continue after this id: list older messages",
     },
     json,
   },

@@ -39,7 +39,7 @@ const list = defineCommand({
     status: { type: "enum", options: [...STATUSES], valueHint: "status", description: "Filter by status" },
     session: textOption("id", "Filter by session"),
     limit: limitOption("Runs", { max: MAX_LIMIT, fallback: 20 }),
-    after: textOption("id", "Continue behind this id: list older runs"),
+    after: textOption("id", "Continue after this id: list older runs"),
     quiet: quietOption,
     ...common,
   },
@@ -112,7 +112,7 @@ const approve = defineCommand({
       description: "Approve this call, similar calls of the session, or similar calls always",
     },
     request,
-    all: switchOption("Approve all tool calls of the run that wait"),
+    all: switchOption("Approve all tool calls of the run that wait for approval"),
     ...common,
   },
   async run({ args }) {
@@ -125,7 +125,7 @@ const deny = defineCommand({
   args: {
     run,
     request,
-    all: switchOption("Deny all tool calls of the run that wait"),
+    all: switchOption("Deny all tool calls of the run that wait for approval"),
     reason: textOption("text", "Message to the agent"),
     ...common,
   },

@@ -24,7 +24,7 @@ export const conformanceCommand = defineCommand({
     webhook: textOption("url", "Address of a webhook route that verifies GitHub's signature"),
     "key-stdin": switchOption("Read the key from standard input"),
     only: textOption("text", "Run only the scenarios whose title contains this text"),
-    timeout: textOption("seconds", "Longest time for one scenario. Default: 60"),
+    timeout: textOption("seconds", "Maximum duration of a scenario. Default: 60"),
     json: jsonOption,
   },
   async run({ args }) {

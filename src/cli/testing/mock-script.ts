@@ -33,7 +33,7 @@ interface MockStep {
     readonly message: string;
     readonly retry_after_seconds?: number;
   };
-  /** Every client connection is cut in the middle of the text; the run goes on. */
+  /** Every client connection is cut in the middle of the text; the run continues. */
   readonly cut?: boolean;
 }
 
@@ -274,7 +274,7 @@ answers:
       - error: { code: provider_error, message: The provider is busy., retry_after_seconds: 1 }
   - prompt: cut
     steps:
-      # All connections are cut in the middle; the run goes on, and a client that resumes gets the rest.
+      # All connections are cut in the middle; the run continues, and a client that resumes gets the rest.
       - text: The line breaks here, and the rest follows.
         cut: true
   - steps:

@@ -84,7 +84,7 @@ interface Plan {
   readonly body: Body | undefined;
   /** Whether the body is sent at the start. */
   readonly sendsFirst: boolean;
-  /** What standard input has: payloads, one a line; the Enter key, which sends the body; or nothing of interest. */
+  /** What standard input has: payloads, one per line; the Enter key, which sends the body; or nothing of interest. */
   readonly reads: "payloads" | "enter" | "nothing";
   readonly once: boolean;
   /** Ends the command. */

@@ -52,7 +52,7 @@ export const subscribeCommand = defineCommand({
     events: textOption("a,b", "Event types to accept. Default: all"),
     prompt: textOption("template", "Prompt template with {fields} of the payload. Default: the payload"),
     skill: textOption("name", "Skill to load. Repeatable"),
-    skills: textOption("a,b", "Loads the first skill in the list that exists"),
+    skills: textOption("a,b", "Load the first skill in the list that exists"),
     deliver: {
       type: "string",
       valueHint: "target",

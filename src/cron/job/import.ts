@@ -330,7 +330,7 @@ function flag(value: unknown): boolean | undefined {
   return typeof value === "boolean" ? value : undefined;
 }
 
-/** Limits a count, which goes on from this number. */
+/** Limits a count, which continues from this number. */
 function countOf(value: unknown): number | undefined {
   const count = whole(value);
   return count === undefined ? undefined : Math.min(count, MAX_COUNT);

@@ -327,7 +327,7 @@ async function readSkill({ skills, log }: CronDeps, name: string, cwd: string): 
   try {
     return (await loadSkill(skills, name, cwd)) ?? { name, problem: "it does not exist" };
   } catch (error) {
-    log.warn("cannot read a skill of a job; the run goes on without it", { skill: name, error });
+    log.warn("cannot read a skill of a job; the run continues without it", { skill: name, error });
     return { name, problem: "it cannot be read" };
   }
 }

@@ -96,7 +96,7 @@ export class Ticker {
     this.#pass ??= this.#passes().finally(() => (this.#pass = undefined));
   }
 
-  /** Stops claiming and releases what has not started. Running occurrences go on: see {@link drain}. */
+  /** Stops claiming and releases what has not started. Running occurrences continue: see {@link drain}. */
   async stop(): Promise<void> {
     this.#isStopped = true;
     this.#isStopping = true;
@@ -315,7 +315,7 @@ class RunningOccurrences {
     work.then(end, end);
   }
 
-  /** Removes an occurrence, even while its work goes on: another process has ended it. */
+  /** Removes an occurrence, even while its work continues: another process has ended it. */
   end(id: string): void {
     const entry = this.#entries.get(id);
     if (!entry) return;

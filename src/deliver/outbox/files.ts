@@ -213,7 +213,7 @@ async function readBytes(path: string): Promise<Buffer | string> {
   }
 }
 
-/** Texts are delivered without secrets, so a file with one is not delivered. Other work goes on between the chunks. */
+/** Texts are delivered without secrets, so a file with one is not delivered. Other work continues between the chunks. */
 async function hidesSecret(bytes: Buffer): Promise<boolean> {
   if (bytes.includes(0)) return false;
   for (let at = 0; at < bytes.length; at += CHUNK_BYTES - OVERLAP_BYTES) {

@@ -370,7 +370,7 @@ function escapeMarkdown(
   text: string,
   { dialect, isLineStart }: { readonly dialect: MarkdownDialect; readonly isLineStart: boolean },
 ): string {
-  // A line that goes on after other words begins no block.
+  // A line that continues after other words begins no block.
   if (!isLineStart) return escapeMarkdown(`x${text}`, { dialect, isLineStart: true }).slice(1);
   const armed = (sign: string) => {
     if (dialect !== "without escapes") return `\\${sign}`;

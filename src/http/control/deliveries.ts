@@ -36,7 +36,7 @@ export async function listDeliveries(
   return { status: 200, headers, body: { ...body, has_more: nextCursor !== undefined } };
 }
 
-/** GET /v1/webhooks/deliveries/{delivery_id}. The payload and the rendered text need the scope webhooks, too. */
+/** GET /v1/webhooks/deliveries/{delivery_id}. The payload and the rendered text require the scope webhooks, too. */
 export async function getDelivery(
   { path, query, ctx }: HttpRequest<"getDelivery", HttpContext>,
   deps: HttpDeps,
@@ -44,7 +44,7 @@ export async function getDelivery(
   const { include = [] } = query;
   const { name, scopes } = ctx.identity;
   if (include.length > 0 && !scopes.includes("webhooks") && !scopes.includes("admin")) {
-    const what = `The key ${JSON.stringify(name)} needs the scope "webhooks" to include ${include.join(" and ")}.`;
+    const what = `The key ${JSON.stringify(name)} requires the scope "webhooks" to include ${include.join(" and ")}.`;
     throw new ServiceError("insufficient_scope", what, { param: "include" });
   }
   const found = await deliveryOf(path.delivery_id, ctx, deps);
@@ -128,7 +128,7 @@ export function requireRouteRights(
   const param = Object.entries(rights).find(([, needsAdmin]) => needsAdmin)?.[0];
   if (param === undefined) return;
   const field = param === "filters" ? "in_file in filters" : param;
-  const what = `The key ${JSON.stringify(name)} needs the scope "admin" to set ${field} of a route.`;
+  const what = `The key ${JSON.stringify(name)} requires the scope "admin" to set ${field} of a route.`;
   throw new ServiceError("insufficient_scope", what, { param });
 }
 

@@ -22,7 +22,7 @@ export async function chooseFolder(
   if (!isAdmin && !(await liesInside(real ?? path, roots))) {
     throw new ServiceError(
       "insufficient_scope",
-      `The key ${JSON.stringify(name)} needs the scope "admin" to work in ${JSON.stringify(path)}: the folder is outside agent.workspace and agent.workspace_roots.`,
+      `The key ${JSON.stringify(name)} requires the scope "admin" to work in ${JSON.stringify(path)}: the folder is outside agent.workspace and agent.workspace_roots.`,
       { param },
     );
   }

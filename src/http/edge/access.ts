@@ -41,7 +41,7 @@ export function actAs(identity: Identity, owner: string | null, operation: Opera
   if (!identity.scopes.includes("admin")) {
     throw new ServiceError(
       "insufficient_scope",
-      `The key ${JSON.stringify(identity.name)} needs the scope "admin" to send ${param}.`,
+      `The key ${JSON.stringify(identity.name)} requires the scope "admin" to send ${param}.`,
       { param },
     );
   }

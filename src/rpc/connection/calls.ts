@@ -364,7 +364,7 @@ export function hasScope({ scopes }: RpcIdentity, scope: string): boolean {
   return scopes.includes(scope) || scopes.includes("admin");
 }
 
-/** Checks a scope. ServiceError `insufficient_scope`; `what` needs the scope. */
+/** Checks a scope. ServiceError `insufficient_scope`; `what` requires the scope. */
 export function requireScope(identity: RpcIdentity, scope: string, what: string): void {
   if (hasScope(identity, scope)) return;
   throw new ServiceError(

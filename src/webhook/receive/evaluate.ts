@@ -81,7 +81,7 @@ export interface Evaluated {
   readonly bodyText?: string;
   /** The answer to a request that goes no further. */
   readonly stop?: WebhookAnswer;
-  /** The prompt, or the message, of a request that goes on. */
+  /** The prompt, or the message, of a request that continues. */
   readonly text?: string;
   /** The message in pieces: the words of the route, and those of the sender. */
   readonly pieces?: readonly TextPiece[];

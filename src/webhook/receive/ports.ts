@@ -167,7 +167,7 @@ class ScriptSlots {
   }
 }
 
-/** Loads the first skill that exists. Never rejects. Undefined: none can be loaded, and the run goes on without one. */
+/** Loads the first skill that exists. Never rejects. Undefined: none can be loaded, and the run continues without one. */
 export type LoadSkill = (names: readonly string[]) => Promise<LoadedSkill | undefined>;
 
 function createLoadSkill({
@@ -187,7 +187,7 @@ function createLoadSkill({
         if (skill) return skill;
         log.warn("a skill of a webhook route does not exist", { skill: name });
       } catch (error) {
-        log.warn("cannot load a skill of a webhook route; the run goes on without it", {
+        log.warn("cannot load a skill of a webhook route; the run continues without it", {
           skill: name,
           error,
         });

@@ -298,7 +298,7 @@ class AsyncAgentClient(AsyncBase):
         Once its first events have been removed, the response can no longer be streamed and contains only
         its last text.
 
-        Gives the events as they come. After a cut connection it goes on by itself where it was.
+        Gives the events as they come. After a cut connection it resumes where it was.
 
         `GET /v1/responses/{response_id}`. Needs a key with the scope `read`.
 
@@ -515,7 +515,7 @@ class AsyncAgentClient(AsyncBase):
         event. `Last-Event-ID` takes precedence over `after`. If the oldest events after the cursor have
         been removed, the stream starts with `run.snapshot`.
 
-        Gives the events as they come. After a cut connection it goes on by itself where it was.
+        Gives the events as they come. After a cut connection it resumes where it was.
 
         `GET /v1/runs/{run_id}/events`. Needs a key with the scope `read`.
 
@@ -650,8 +650,8 @@ class AsyncAgentClient(AsyncBase):
                 false.
             limit: Default 20.
             after: `last_id` of the previous page.
-            agent_owner: With the scope admin: whose data the request reads and changes. `*` reads the
-                data of all owners.
+            agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
+                reads the data of all owners.
         """
         request = Request(
             "GET",
@@ -693,8 +693,8 @@ class AsyncAgentClient(AsyncBase):
         `GET /v1/sessions/{session_id}`. Needs a key with the scope `read`.
 
         Args:
-            agent_owner: With the scope admin: whose data the request reads and changes. `*` reads the
-                data of all owners.
+            agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
+                reads the data of all owners.
             if_none_match: Returns 304 if the current version has this ETag.
         """
         request = Request(
@@ -726,8 +726,8 @@ class AsyncAgentClient(AsyncBase):
 
         Args:
             force: True stops its runs first. Default false.
-            agent_owner: With the scope admin: whose data the request reads and changes. `*` reads the
-                data of all owners.
+            agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
+                reads the data of all owners.
             if_match: Changes only the version with this ETag.
         """
         request = Request(
@@ -762,8 +762,8 @@ class AsyncAgentClient(AsyncBase):
         Args:
             dry_run: True validates the request and returns the result, but stores and sends nothing.
                 Default false.
-            agent_owner: With the scope admin: whose data the request reads and changes. `*` reads the
-                data of all owners.
+            agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
+                reads the data of all owners.
             if_match: Changes only the version with this ETag.
         """
         request = Request(
@@ -800,8 +800,8 @@ class AsyncAgentClient(AsyncBase):
             include: tool_results: the text of tool results.
             limit: Default 20.
             after: `last_id` of the previous page.
-            agent_owner: With the scope admin: whose data the request reads and changes. `*` reads the
-                data of all owners.
+            agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
+                reads the data of all owners.
         """
         request = Request(
             "GET",
@@ -841,8 +841,8 @@ class AsyncAgentClient(AsyncBase):
             to: Exclusive. Unix time in seconds, or RFC 3339.
             limit: Default 20.
             after: `last_id` of the previous page.
-            agent_owner: With the scope admin: whose data the request reads and changes. `*` reads the
-                data of all owners.
+            agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
+                reads the data of all owners.
         """
         request = Request(
             "GET",
@@ -880,8 +880,8 @@ class AsyncAgentClient(AsyncBase):
 
         Args:
             wait: Waits up to this many seconds for its answer.
-            agent_owner: With the scope admin: whose data the request reads and changes. `*` reads the
-                data of all owners.
+            agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
+                reads the data of all owners.
         """
         request = Request(
             "GET",
@@ -913,8 +913,8 @@ class AsyncAgentClient(AsyncBase):
         `POST /v1/questions/{question_id}/answer`. Needs a key with the scope `approvals`.
 
         Args:
-            agent_owner: With the scope admin: whose data the request reads and changes. `*` reads the
-                data of all owners.
+            agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
+                reads the data of all owners.
             idempotency_key: 1 to 255 visible ASCII characters. Repeating a request with the same key
                 returns the first result, or joins the first request while it is in progress. The same key
                 with a different request returns 409.
@@ -951,12 +951,12 @@ class AsyncAgentClient(AsyncBase):
         Args:
             state: Any of these.
             last_status: Any of these.
-            name: Exactly this name, in any case.
+            name: Exactly this name, ignoring case.
             q: Part of the name, or the id.
             limit: Default 20.
             after: `last_id` of the previous page.
-            agent_owner: With the scope admin: whose data the request reads and changes. `*` reads the
-                data of all owners.
+            agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
+                reads the data of all owners.
         """
         request = Request(
             "GET",
@@ -997,8 +997,8 @@ class AsyncAgentClient(AsyncBase):
         Args:
             dry_run: True validates the request and returns the result, but stores and sends nothing.
                 Default false.
-            agent_owner: With the scope admin: whose data the request reads and changes. `*` reads the
-                data of all owners.
+            agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
+                reads the data of all owners.
             idempotency_key: 1 to 255 visible ASCII characters. Repeating a request with the same key
                 returns the first result, or joins the first request while it is in progress. The same key
                 with a different request returns 409.
@@ -1032,8 +1032,8 @@ class AsyncAgentClient(AsyncBase):
         `GET /v1/jobs/{job_id}`. Needs a key with the scope `read`.
 
         Args:
-            agent_owner: With the scope admin: whose data the request reads and changes. `*` reads the
-                data of all owners.
+            agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
+                reads the data of all owners.
             if_none_match: Returns 304 if the current version has this ETag.
         """
         request = Request(
@@ -1060,15 +1060,15 @@ class AsyncAgentClient(AsyncBase):
     ) -> types.DeletedJob:
         """Delete a scheduled job.
 
-        Deletes its history and its outputs. A run that is active ends normally.
+        Deletes its history and its outputs. An active run ends normally.
 
         `DELETE /v1/jobs/{job_id}`. Needs a key with the scope `jobs`.
 
         Args:
             keep_outputs: True keeps the files of its outputs. Default false.
             stop: True also stops its active runs. Default false.
-            agent_owner: With the scope admin: whose data the request reads and changes. `*` reads the
-                data of all owners.
+            agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
+                reads the data of all owners.
             if_match: Changes only the version with this ETag.
         """
         request = Request(
@@ -1101,8 +1101,8 @@ class AsyncAgentClient(AsyncBase):
         Args:
             dry_run: True validates the request and returns the result, but stores and sends nothing.
                 Default false.
-            agent_owner: With the scope admin: whose data the request reads and changes. `*` reads the
-                data of all owners.
+            agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
+                reads the data of all owners.
             if_match: Changes only the version with this ETag.
         """
         request = Request(
@@ -1131,13 +1131,13 @@ class AsyncAgentClient(AsyncBase):
     ) -> types.Job:
         """Pause a scheduled job.
 
-        A run that is active goes on.
+        An active run continues.
 
         `POST /v1/jobs/{job_id}/pause`. Needs a key with the scope `jobs`.
 
         Args:
-            agent_owner: With the scope admin: whose data the request reads and changes. `*` reads the
-                data of all owners.
+            agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
+                reads the data of all owners.
             if_match: Changes only the version with this ETag.
             idempotency_key: 1 to 255 visible ASCII characters. Repeating a request with the same key
                 returns the first result, or joins the first request while it is in progress. The same key
@@ -1173,8 +1173,8 @@ class AsyncAgentClient(AsyncBase):
         `POST /v1/jobs/{job_id}/resume`. Needs a key with the scope `jobs`.
 
         Args:
-            agent_owner: With the scope admin: whose data the request reads and changes. `*` reads the
-                data of all owners.
+            agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
+                reads the data of all owners.
             if_match: Changes only the version with this ETag.
             idempotency_key: 1 to 255 visible ASCII characters. Repeating a request with the same key
                 returns the first result, or joins the first request while it is in progress. The same key
@@ -1212,8 +1212,8 @@ class AsyncAgentClient(AsyncBase):
 
         Args:
             wait: Waits up to this many seconds for the end of the run.
-            agent_owner: With the scope admin: whose data the request reads and changes. `*` reads the
-                data of all owners.
+            agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
+                reads the data of all owners.
             if_match: Changes only the version with this ETag.
             idempotency_key: 1 to 255 visible ASCII characters. Repeating a request with the same key
                 returns the first result, or joins the first request while it is in progress. The same key
@@ -1254,8 +1254,8 @@ class AsyncAgentClient(AsyncBase):
             to: Exclusive. Unix time in seconds, or RFC 3339.
             limit: Default 20.
             after: `last_id` of the previous page.
-            agent_owner: With the scope admin: whose data the request reads and changes. `*` reads the
-                data of all owners.
+            agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
+                reads the data of all owners.
         """
         request = Request(
             "GET",
@@ -1302,8 +1302,8 @@ class AsyncAgentClient(AsyncBase):
             to: Exclusive. Unix time in seconds, or RFC 3339.
             limit: Default 20.
             after: `last_id` of the previous page.
-            agent_owner: With the scope admin: whose data the request reads and changes. `*` reads the
-                data of all owners.
+            agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
+                reads the data of all owners.
         """
         request = Request(
             "GET",
@@ -1343,8 +1343,8 @@ class AsyncAgentClient(AsyncBase):
 
         Args:
             include: messages: the outbound messages.
-            agent_owner: With the scope admin: whose data the request reads and changes. `*` reads the
-                data of all owners.
+            agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
+                reads the data of all owners.
         """
         request = Request(
             "GET",
@@ -1374,8 +1374,8 @@ class AsyncAgentClient(AsyncBase):
         `GET /v1/occurrences/{occurrence_id}/output`. Needs a key with the scope `read`.
 
         Args:
-            agent_owner: With the scope admin: whose data the request reads and changes. `*` reads the
-                data of all owners.
+            agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
+                reads the data of all owners.
         """
         request = Request(
             "GET",
@@ -1410,8 +1410,8 @@ class AsyncAgentClient(AsyncBase):
             from_: Inclusive. Unix time in seconds, or RFC 3339.
             to: Exclusive. Unix time in seconds, or RFC 3339.
             job_id: Only this job.
-            agent_owner: With the scope admin: whose data the request reads and changes. `*` reads the
-                data of all owners.
+            agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
+                reads the data of all owners.
         """
         request = Request(
             "GET",
@@ -1437,8 +1437,8 @@ class AsyncAgentClient(AsyncBase):
         `GET /v1/scheduler`. Needs a key with the scope `read`.
 
         Args:
-            agent_owner: With the scope admin: whose data the request reads and changes. `*` reads the
-                data of all owners.
+            agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
+                reads the data of all owners.
         """
         request = Request(
             "GET",
@@ -1476,13 +1476,13 @@ class AsyncAgentClient(AsyncBase):
             platform: Any of these platforms.
             target: Exactly this address.
             ref: The run, webhook delivery or occurrence that enqueued it.
-            include: text: the text of messages; needs the scope messages too.
+            include: text: the text of messages; also requires the scope messages.
             from_: Inclusive. Unix time in seconds, or RFC 3339.
             to: Exclusive. Unix time in seconds, or RFC 3339.
             limit: Default 20.
             after: `last_id` of the previous page.
-            agent_owner: With the scope admin: whose data the request reads and changes. `*` reads the
-                data of all owners.
+            agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
+                reads the data of all owners.
         """
         request = Request(
             "GET",
@@ -1518,16 +1518,16 @@ class AsyncAgentClient(AsyncBase):
     ) -> types.BulkResult:
         """Retry many messages.
 
-        Makes each due now with a new set of attempts, at most 1,000 in a call. A request without a filter
-        is refused.
+        Makes each message due now with a new set of attempts, at most 1,000 per request. A request without
+        a filter is refused.
 
         `POST /v1/outbox/retry`. Needs a key with the scope `messages`.
 
         Args:
             dry_run: True validates the request and returns the result, but stores and sends nothing.
                 Default false.
-            agent_owner: With the scope admin: whose data the request reads and changes. `*` reads the
-                data of all owners.
+            agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
+                reads the data of all owners.
             idempotency_key: 1 to 255 visible ASCII characters. Repeating a request with the same key
                 returns the first result, or joins the first request while it is in progress. The same key
                 with a different request returns 409.
@@ -1557,16 +1557,16 @@ class AsyncAgentClient(AsyncBase):
     ) -> types.BulkResult:
         """Drop many messages.
 
-        Gives each up, at most 1,000 in a call; they stay in the outbox with the status dropped. A request
-        without a filter is refused.
+        Cancels each message, at most 1,000 per request. They stay in the outbox with the status dropped. A
+        request without a filter is refused.
 
         `POST /v1/outbox/drop`. Needs a key with the scope `messages`.
 
         Args:
             dry_run: True validates the request and returns the result, but stores and sends nothing.
                 Default false.
-            agent_owner: With the scope admin: whose data the request reads and changes. `*` reads the
-                data of all owners.
+            agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
+                reads the data of all owners.
             idempotency_key: 1 to 255 visible ASCII characters. Repeating a request with the same key
                 returns the first result, or joins the first request while it is in progress. The same key
                 with a different request returns 409.
@@ -1598,9 +1598,9 @@ class AsyncAgentClient(AsyncBase):
         `GET /v1/outbox/{message_id}`. Needs a key with the scope `read`.
 
         Args:
-            include: text: the text of messages; needs the scope messages too.
-            agent_owner: With the scope admin: whose data the request reads and changes. `*` reads the
-                data of all owners.
+            include: text: the text of messages; also requires the scope messages.
+            agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
+                reads the data of all owners.
         """
         request = Request(
             "GET",
@@ -1626,14 +1626,14 @@ class AsyncAgentClient(AsyncBase):
     ) -> types.Message:
         """Retry a message.
 
-        Makes it due now with a new set of attempts, before newer messages to its chat. Parts that arrived
-        are not sent again.
+        Makes the message due now with a new set of attempts, before newer messages to its chat. Parts that
+        arrived are not sent again.
 
         `POST /v1/outbox/{message_id}/retry`. Needs a key with the scope `messages`.
 
         Args:
-            agent_owner: With the scope admin: whose data the request reads and changes. `*` reads the
-                data of all owners.
+            agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
+                reads the data of all owners.
             idempotency_key: 1 to 255 visible ASCII characters. Repeating a request with the same key
                 returns the first result, or joins the first request while it is in progress. The same key
                 with a different request returns 409.
@@ -1661,13 +1661,13 @@ class AsyncAgentClient(AsyncBase):
     ) -> types.Message:
         """Drop a message.
 
-        Gives it up: it is never sent, and stays in the outbox with the status dropped.
+        Cancels the message: it is never sent, and stays in the outbox with the status dropped.
 
         `POST /v1/outbox/{message_id}/drop`. Needs a key with the scope `messages`.
 
         Args:
-            agent_owner: With the scope admin: whose data the request reads and changes. `*` reads the
-                data of all owners.
+            agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
+                reads the data of all owners.
             idempotency_key: 1 to 255 visible ASCII characters. Repeating a request with the same key
                 returns the first result, or joins the first request while it is in progress. The same key
                 with a different request returns 409.
@@ -1699,8 +1699,8 @@ class AsyncAgentClient(AsyncBase):
         Args:
             limit: Default 20.
             after: `last_id` of the previous page.
-            agent_owner: With the scope admin: whose data the request reads and changes. `*` reads the
-                data of all owners.
+            agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
+                reads the data of all owners.
         """
         request = Request(
             "GET",
@@ -1727,8 +1727,8 @@ class AsyncAgentClient(AsyncBase):
         `GET /v1/platforms/{platform}`. Needs a key with the scope `read`.
 
         Args:
-            agent_owner: With the scope admin: whose data the request reads and changes. `*` reads the
-                data of all owners.
+            agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
+                reads the data of all owners.
         """
         request = Request(
             "GET",
@@ -1759,8 +1759,8 @@ class AsyncAgentClient(AsyncBase):
         `POST /v1/platforms/{platform}/test`. Needs a key with the scope `messages`.
 
         Args:
-            agent_owner: With the scope admin: whose data the request reads and changes. `*` reads the
-                data of all owners.
+            agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
+                reads the data of all owners.
             idempotency_key: 1 to 255 visible ASCII characters. Repeating a request with the same key
                 returns the first result, or joins the first request while it is in progress. The same key
                 with a different request returns 409.
@@ -1797,8 +1797,8 @@ class AsyncAgentClient(AsyncBase):
             enabled: Only enabled, or only disabled routes.
             limit: Default 20.
             after: `last_id` of the previous page.
-            agent_owner: With the scope admin: whose data the request reads and changes. `*` reads the
-                data of all owners.
+            agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
+                reads the data of all owners.
         """
         request = Request(
             "GET",
@@ -1824,15 +1824,16 @@ class AsyncAgentClient(AsyncBase):
     ) -> types.Route:
         """Create a webhook route.
 
-        The route accepts requests at once, on every server of the home. Its answer shows the secret, once.
+        The route accepts requests at once, on every server of the home. The response contains the secret,
+        which is not shown again.
 
         `POST /v1/webhooks/routes`. Needs a key with the scope `webhooks`.
 
         Args:
             dry_run: True validates the request and returns the result, but stores and sends nothing.
                 Default false.
-            agent_owner: With the scope admin: whose data the request reads and changes. `*` reads the
-                data of all owners.
+            agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
+                reads the data of all owners.
             idempotency_key: 1 to 255 visible ASCII characters. Repeating a request with the same key
                 returns the first result, or joins the first request while it is in progress. The same key
                 with a different request returns 409.
@@ -1866,8 +1867,8 @@ class AsyncAgentClient(AsyncBase):
         `GET /v1/webhooks/routes/{route_name}`. Needs a key with the scope `read`.
 
         Args:
-            agent_owner: With the scope admin: whose data the request reads and changes. `*` reads the
-                data of all owners.
+            agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
+                reads the data of all owners.
             if_none_match: Returns 304 if the current version has this ETag.
         """
         request = Request(
@@ -1897,8 +1898,8 @@ class AsyncAgentClient(AsyncBase):
         `DELETE /v1/webhooks/routes/{route_name}`. Needs a key with the scope `webhooks`.
 
         Args:
-            agent_owner: With the scope admin: whose data the request reads and changes. `*` reads the
-                data of all owners.
+            agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
+                reads the data of all owners.
             if_match: Changes only the version with this ETag.
         """
         request = Request(
@@ -1932,8 +1933,8 @@ class AsyncAgentClient(AsyncBase):
         Args:
             dry_run: True validates the request and returns the result, but stores and sends nothing.
                 Default false.
-            agent_owner: With the scope admin: whose data the request reads and changes. `*` reads the
-                data of all owners.
+            agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
+                reads the data of all owners.
             if_match: Changes only the version with this ETag.
         """
         request = Request(
@@ -1962,13 +1963,14 @@ class AsyncAgentClient(AsyncBase):
     ) -> types.RotatedRouteSecret:
         """Replace the secret of a webhook route.
 
-        Earlier secrets stay valid for `expire_previous_seconds`. The answer shows the new secret, once.
+        Earlier secrets stay valid for `expire_previous_seconds`. The response contains the new secret,
+        which is not shown again.
 
         `POST /v1/webhooks/routes/{route_name}/rotate-secret`. Needs a key with the scope `webhooks`.
 
         Args:
-            agent_owner: With the scope admin: whose data the request reads and changes. `*` reads the
-                data of all owners.
+            agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
+                reads the data of all owners.
             if_match: Changes only the version with this ETag.
             idempotency_key: 1 to 255 visible ASCII characters. Repeating a request with the same key
                 returns the first result, or joins the first request while it is in progress. The same key
@@ -1998,13 +2000,13 @@ class AsyncAgentClient(AsyncBase):
         """Test a webhook route.
 
         Runs a request through all stages, and the script of the route, without storing or sending
-        anything. It works while the receiver is off, too.
+        anything. This also works while the receiver is off.
 
         `POST /v1/webhooks/routes/{route_name}/test`. Needs a key with the scope `webhooks`.
 
         Args:
-            agent_owner: With the scope admin: whose data the request reads and changes. `*` reads the
-                data of all owners.
+            agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
+                reads the data of all owners.
         """
         request = Request(
             "POST",
@@ -2048,8 +2050,8 @@ class AsyncAgentClient(AsyncBase):
             to: Exclusive. Unix time in seconds, or RFC 3339.
             limit: Default 20.
             after: `last_id` of the previous page.
-            agent_owner: With the scope admin: whose data the request reads and changes. `*` reads the
-                data of all owners.
+            agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
+                reads the data of all owners.
         """
         request = Request(
             "GET",
@@ -2087,10 +2089,10 @@ class AsyncAgentClient(AsyncBase):
         `GET /v1/webhooks/deliveries/{delivery_id}`. Needs a key with the scope `read`.
 
         Args:
-            include: payload, rendered: the body and the rendered text. They need the scope webhooks,
-                too.
-            agent_owner: With the scope admin: whose data the request reads and changes. `*` reads the
-                data of all owners.
+            include: payload, rendered: the body and the rendered text. They also require the scope
+                webhooks.
+            agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
+                reads the data of all owners.
         """
         request = Request(
             "GET",
@@ -2117,16 +2119,16 @@ class AsyncAgentClient(AsyncBase):
     ) -> types.WebhookResult | types.Delivery:
         """Replay a webhook delivery.
 
-        Handles the stored request again, as its route is now, as a new delivery. With `dry_run`, reports
-        each stage and starts nothing.
+        Handles the stored request again, as a new delivery, with the current definition of its route. With
+        `dry_run`, reports each stage and starts nothing.
 
         `POST /v1/webhooks/deliveries/{delivery_id}/replay`. Needs a key with the scope `webhooks`.
 
         Args:
             dry_run: True validates the request and returns the result, but stores and sends nothing.
                 Default false.
-            agent_owner: With the scope admin: whose data the request reads and changes. `*` reads the
-                data of all owners.
+            agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
+                reads the data of all owners.
             idempotency_key: 1 to 255 visible ASCII characters. Repeating a request with the same key
                 returns the first result, or joins the first request while it is in progress. The same key
                 with a different request returns 409.
@@ -2157,8 +2159,8 @@ class AsyncAgentClient(AsyncBase):
         """Follow the changes of all resources.
 
         Streams one event for each committed change, from `after` or from now on. The first frame is
-        `feed.ready`. `Last-Event-ID` takes precedence over `after`. A cursor that is older than what is
-        kept, or of another database, returns 410 `events_expired`: list the resources again. With `Accept:
+        `feed.ready`. `Last-Event-ID` takes precedence over `after`. A cursor that is too old, or that
+        belongs to another database, returns 410 `events_expired`: list the resources again. With `Accept:
         application/json`, returns the stored events as a list, oldest first. A key has at most 8 streams.
 
         `GET /v1/events`. Needs a key with the scope `read`.
@@ -2168,8 +2170,8 @@ class AsyncAgentClient(AsyncBase):
             limit: Default 20.
             after: Id of the last event already received, or a cursor of a frame or of the header
                 `X-Agent-Event-Cursor`.
-            agent_owner: With the scope admin: whose data the request reads and changes. `*` reads the
-                data of all owners.
+            agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
+                reads the data of all owners.
         """
         request = Request(
             "GET",
@@ -2197,11 +2199,11 @@ class AsyncAgentClient(AsyncBase):
         """Follow the changes of all resources.
 
         Streams one event for each committed change, from `after` or from now on. The first frame is
-        `feed.ready`. `Last-Event-ID` takes precedence over `after`. A cursor that is older than what is
-        kept, or of another database, returns 410 `events_expired`: list the resources again. With `Accept:
+        `feed.ready`. `Last-Event-ID` takes precedence over `after`. A cursor that is too old, or that
+        belongs to another database, returns 410 `events_expired`: list the resources again. With `Accept:
         application/json`, returns the stored events as a list, oldest first. A key has at most 8 streams.
 
-        Gives the events as they come. After a cut connection it goes on by itself where it was.
+        Gives the events as they come. After a cut connection it resumes where it was.
 
         `GET /v1/events`. Needs a key with the scope `read`.
 
@@ -2210,8 +2212,8 @@ class AsyncAgentClient(AsyncBase):
             limit: Default 20.
             after: Id of the last event already received, or a cursor of a frame or of the header
                 `X-Agent-Event-Cursor`.
-            agent_owner: With the scope admin: whose data the request reads and changes. `*` reads the
-                data of all owners.
+            agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
+                reads the data of all owners.
             last_event_id: Id of the last event already received.
         """
         request = Request(

@@ -1998,7 +1998,7 @@ class DeletedSession(_DeletedSessionRequired, total=False):
 
 
 class UpdateSessionBody(TypedDict, total=False):
-    """A JSON Merge Patch: absent fields stay, null restores the default."""
+    """A JSON Merge Patch: absent fields keep their values, and null restores the default."""
 
     #: At most 120 characters, unique among forks.
     title: str | None
@@ -2094,7 +2094,7 @@ _QuestionRequired = TypedDict(
         "approval": Union["ApprovalRequest", None],
         #: For a clarify question.
         "questions": Union[list["ClarifyQuestion"], None],
-        #: For sudo: the command. For a secret: what it is for, and the name of its variable.
+        #: For sudo: the command. For a secret: its purpose and the name of its variable.
         "prompt": Union[str, None],
         #: Null for sudo and secret, and without an answer.
         "answer": Union["QuestionAnswer", None],
@@ -2110,7 +2110,7 @@ _QuestionRequired = TypedDict(
 )
 
 class Question(_QuestionRequired, total=False):
-    """A question of a run to people."""
+    """A question that a run asks."""
 
 
 _QuestionListRequired = TypedDict(
@@ -2146,13 +2146,13 @@ class AnswerBody(TypedDict, total=False):
 
 
 #: scheduled: it will run. paused: it waits until it is resumed. completed: it has no runs left. missed: it
-#: was to run once, and no scheduler was running at its time. error: its next time cannot be computed, which
-#: is retried.
+#: should have run once, but no scheduler was running at that time. error: its next time cannot be computed;
+#: agentd keeps trying.
 JobState: TypeAlias = Literal["scheduled", "paused", "completed", "missed", "error"]
 
 
-#: delivery_failed: the run was ok, and its message did not arrive. blocked_config: the configuration does not
-#: allow the job to run. unknown: the process that ran it is gone.
+#: delivery_failed: the run succeeded, but its message did not arrive. blocked_config: the configuration does
+#: not allow the job to run. unknown: the process that ran it ended unexpectedly.
 JobLastStatus: TypeAlias = Literal["ok", "error", "delivery_failed", "blocked_config", "unknown", "missed"]
 
 
@@ -2163,8 +2163,8 @@ class JobTime(TypedDict):
     scheduled_at: float
     #: RFC 3339, in the zone of the job, such as 2026-03-29T09:00:00+02:00.
     wall_time: str
-    #: Effect of a clock change on an instant of a cron expression. gap: clocks skip its time, so it is at the
-    #: end of the gap. repeat: clocks show its time for the second time.
+    #: Effect of a clock change on an instant of a cron expression. gap: the clock skips this time, so the
+    #: instant is at the end of the gap. repeat: the clock shows this time for the second time.
     shift: Literal["gap", "repeat"] | None
 
 
@@ -2180,7 +2180,7 @@ _JobRequired = TypedDict(
         "object": Literal["agent.job"],
         "id": str,
         "owner": str,
-        #: Grows when people change the job.
+        #: Increases with each edit of the job.
         "revision": int,
         "name": str,
         "state": "JobState",
@@ -2193,7 +2193,7 @@ _JobRequired = TypedDict(
         "next_run_at": Union[float, None],
         #: The next five times. Null in lists.
         "next_runs": Union[list["JobTime"], None],
-        #: Why the job may not do what it should. Null where only an existing job is read.
+        #: Reasons why the job may not work as intended. Null when an existing job is read.
         "warnings": Union[list[str], None],
         "repeat": "JobRepeat",
         "prompt": str,
@@ -2224,7 +2224,7 @@ _JobRequired = TypedDict(
         "paused_reason": Union[str, None],
         #: Unix time in seconds, until the requested run is claimed.
         "run_requested_at": Union[float, None],
-        #: When a run that reached no model is retried.
+        #: When a run that could not reach the model is retried. Null: no retry is planned.
         "retry_at": Union[float, None],
         #: Unix time in seconds.
         "last_run_at": Union[float, None],
@@ -2320,8 +2320,8 @@ class DeletedJob(_DeletedJobRequired, total=False):
 
 
 class UpdateJobBody(TypedDict, total=False):
-    """A JSON Merge Patch: absent fields stay, null restores the default. A new schedule restarts the timing
-    of the job; a run that is active goes on.
+    """A JSON Merge Patch: absent fields keep their values, and null restores the default. A new schedule
+    restarts the timing of the job; an active run continues.
     """
 
     schedule: str
@@ -2369,12 +2369,12 @@ OccurrenceTiming: TypeAlias = Literal["on_time", "late", "catch_up"]
 
 
 #: claimed: a scheduler has it, and nothing has started. missed: no scheduler was running; one occurrence may
-#: cover several instants. skipped: the previous run was still running. unknown: its process is gone, and it
-#: is not repeated.
+#: cover several instants. skipped: the previous run was still running. unknown: its process ended
+#: unexpectedly; it is not repeated.
 OccurrenceStatus: TypeAlias = Literal["claimed", "running", "ok", "failed", "missed", "skipped", "unknown"]
 
 
-#: none: only the output is kept. silent: the answer asked not to be delivered.
+#: none: only the output is kept. silent: the answer was marked as not to be delivered.
 OccurrenceDeliveryStatus: TypeAlias = Literal["pending", "delivered", "failed", "unknown", "silent", "none"]
 
 
@@ -2577,7 +2577,7 @@ _SchedulerRequired = TypedDict(
         "broken": int,
         #: Occurrences that have not ended.
         "running": int,
-        #: When jobs were found that a fast clock had scheduled too late, within the last day.
+        #: The last day's correction of jobs that a fast clock had scheduled too late. Null: none.
         "corrected": Union["SchedulerCorrected", None],
         #: The job that is due next, or has been due for the longest time.
         "next": Union["DueJob", None],
@@ -2592,15 +2592,15 @@ class Scheduler(_SchedulerRequired, total=False):
     """The processes that run jobs, and the jobs of the owner that need attention."""
 
 
-#: due: it waits for its next attempt. sending: a process sends it. delivered: the platform took it. dead: no
-#: attempt is left. unknown: it may have arrived. dropped: a person gave it up.
+#: due: it waits for its next attempt. sending: a process is sending it. delivered: the platform accepted it.
+#: dead: no attempt is left. unknown: it may have arrived. dropped: a user cancelled it.
 MessageStatus: TypeAlias = Literal["due", "sending", "delivered", "dead", "unknown", "dropped"]
 
 
 class MessageAttempt(TypedDict):
     """A finished attempt to send a message."""
 
-    #: When the attempt began, or its last part; Unix time in seconds.
+    #: When the attempt, or its last part, began; Unix time in seconds.
     started_at: float
     #: Unix time in seconds. Null: unknown.
     ended_at: float | None
@@ -2625,7 +2625,7 @@ _MessageRequired = TypedDict(
         "run_id": Union[str, None],
         "delivery_id": Union[str, None],
         "occurrence_id": Union[str, None],
-        #: Attempts since it was enqueued or retried by a person.
+        #: Attempts since the message was enqueued or a user retried it.
         "attempts": int,
         #: The latest finished attempts, oldest first. Null in lists.
         "attempt_log": Union[list["MessageAttempt"], None],
@@ -2636,7 +2636,7 @@ _MessageRequired = TypedDict(
         #: The oldest pending message to the same chat, which goes first.
         "waits_for": Union[str, None],
         "last_error": Union[str, None],
-        #: Advice: the next step for a person.
+        #: Next step, for people.
         "hint": Union[str, None],
         #: With `include=text`, secrets redacted; in lists at most 2,000 characters.
         "text": Union[str, None],
@@ -2712,7 +2712,7 @@ class BulkResult(TypedDict):
     #: The messages that the request named and that exist, or that its filter found.
     matched: int
     done: int
-    #: The messages that did not change.
+    #: The messages that were not changed.
     refused: list[BulkRefusal]
     #: True: the filter matches more messages. Repeat the request.
     has_more: bool
@@ -2744,7 +2744,7 @@ class RetryMessageBody(TypedDict, total=False):
 
 
 class PlatformCounts(TypedDict):
-    """The messages of the owner that wait or failed."""
+    """The owner's messages that are waiting or have failed."""
 
     due: int
     sending: int
@@ -2811,11 +2811,11 @@ class TestPlatformBody(TypedDict, total=False):
 class PlatformTest(TypedDict):
     """The result of a test message."""
 
-    #: retry: the platform may take it later. permanent: it refused the message. unknown: it may have arrived.
-    #: busy: another process has the only connection that the platform allows, and nothing was sent. stopped:
-    #: the client or the server ended it.
+    #: retry: the platform may accept it later. permanent: it refused the message. unknown: it may have
+    #: arrived. busy: another process has the only connection that the platform allows, and nothing was sent.
+    #: stopped: the client or the server ended it.
     outcome: Literal["delivered", "retry", "permanent", "unknown", "busy", "stopped", "lost"]
-    #: Reason, and the next step for a person.
+    #: Reason, and what to do next, for people.
     error: str | None
     #: The chat and thread after the platform's name. Empty: none.
     address: str
@@ -2855,15 +2855,15 @@ _RouteRequired = TypedDict(
         #: Its address from the server's machine. With `auth: path`, append the secret. Null: the receiver is
         #: off.
         "url": Union[str, None],
-        #: Only in the answer that creates the route. Null in a dry run, and when the request is repeated.
+        #: Only in the response that creates the route. Null in a dry run, and when the request is repeated.
         "secret": Union[str, None],
         #: All valid secrets, the current ones first. Empty: the sender needs none.
         "secrets": list["RouteSecret"],
-        #: Why it does not work, or not as written.
+        #: Reasons why the route does not work, or does not work as written.
         "issues": list[str],
         #: Unix time in seconds.
         "last_delivery_at": Union[float, None],
-        #: Unix time in seconds. Null: not known.
+        #: Unix time in seconds. Null: unknown.
         "created_at": Union[float, None],
         "enabled": bool,
         "description": Union[str, None],
@@ -2919,7 +2919,7 @@ class _CreateRouteBodyRequired(TypedDict):
 
 class CreateRouteBody(_CreateRouteBodyRequired, total=False):
     """A name and the fields of WebhookRouteConfig; null is the default. toolsets, trusts_sender, in_file in
-    filters and the secret INSECURE_NO_AUTH need the scope admin.
+    filters and the secret INSECURE_NO_AUTH require the scope admin.
     """
 
     #: Secret that signs requests, or `env:NAME`. Default: a new one.
@@ -2970,8 +2970,8 @@ class DeletedRoute(_DeletedRouteRequired, total=False):
 
 
 class UpdateRouteBody(TypedDict, total=False):
-    """A JSON Merge Patch of the fields of WebhookRouteConfig: absent fields stay, null restores the default.
-    toolsets, trusts_sender and in_file in filters need the scope admin.
+    """A JSON Merge Patch of the fields of WebhookRouteConfig: absent fields keep their values, and null
+    restores the default. toolsets, trusts_sender and in_file in filters require the scope admin.
     """
 
     enabled: bool | None
@@ -3036,7 +3036,7 @@ class TestRouteBody(TypedDict, total=False):
     event: str
     #: Additional headers.
     headers: dict[str, str]
-    #: True does not run the script of the route.
+    #: True skips the script of the route.
     skip_script: bool
 
 
@@ -3069,7 +3069,7 @@ _WebhookResultRequired = TypedDict(
         "toolsets": list[str],
         #: Problems that keep targets from sending.
         "issues": list[str],
-        #: Fields that templates name and the payload does not have.
+        #: Fields that the templates use but the payload does not have.
         "missing_fields": list[str],
     },
 )
@@ -3078,7 +3078,7 @@ class WebhookResult(_WebhookResultRequired, total=False):
     """The planned result of a request. Nothing was stored or sent."""
 
 
-#: accepted: its run or message waits. delivered: a direct message arrived. unknown: it may have arrived.
+#: accepted: its run or message is pending. delivered: a direct message arrived. unknown: it may have arrived.
 #: ignored, duplicate, refused: a stage stopped it. interrupted: its run was cancelled.
 DeliveryStatus: TypeAlias = Literal["accepted", "running", "completed", "failed", "delivered", "unknown", "ignored", "duplicate", "refused", "interrupted"]
 
@@ -3104,7 +3104,7 @@ _DeliveryRequired = TypedDict(
         "message_id": Union[str, None],
         #: The delivery that it replays.
         "replay_of": Union[str, None],
-        #: Names in lower case; the values of credentials are `[redacted]`. Null in lists.
+        #: Header names in lower case; the values of credentials are `[redacted]`. Null in lists.
         "headers": Union[dict[str, str], None],
         #: The body as text, with `include=payload`.
         "payload": Union[str, None],
@@ -3138,13 +3138,13 @@ class DeliveryList(_DeliveryListRequired, total=False):
 
 
 class ReplayDeliveryBody(TypedDict, total=False):
-    """Empty, but for a dry run."""
+    """Empty except in a dry run."""
 
-    #: In a dry run: changes of the route to try.
+    #: In a dry run: changes to try on the route.
     route: UpdateRouteBody
     #: In a dry run: the last stage that runs.
     up_to: Literal["parse", "dedupe", "events", "filters", "script", "render"]
-    #: In a dry run: true does not run the script of the route.
+    #: In a dry run: true skips the script of the route.
     skip_script: bool
 
 
@@ -3217,9 +3217,9 @@ class EndpointInfo(TypedDict):
 class CapabilitiesAuth(TypedDict):
     type: Literal["bearer"]
     required: bool
-    #: Name of the key that sent the request. Null: keys are off.
+    #: Name of the key that sent the request. Null: no key is required.
     key: str | None
-    #: Whose data the key reaches.
+    #: The owner whose data the key can access.
     owner: str
     #: Scopes of the key that sent the request.
     scopes: list[str]
@@ -3770,7 +3770,7 @@ _FeedBookmarkRequired = TypedDict(
 )
 
 class FeedBookmark(_FeedBookmarkRequired, total=False):
-    """Sent after 60 seconds without an event of the wanted types. The position moves on."""
+    """Sent after 60 seconds without an event of the requested types. The position advances."""
 
 
 class _SessionUpdatedEventRequired(TypedDict):

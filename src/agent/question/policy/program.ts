@@ -45,7 +45,7 @@ export interface Call {
   isOutside(field: string): boolean;
   /** Returns the text of the input where it is known. */
   inputText(): string | undefined;
-  /** Returns the names that the input may contain, one a line. */
+  /** Returns the names that the input may contain, one per line. */
   inputNames(): readonly string[];
 }
 
