@@ -2,8 +2,8 @@
  * Asks the APIs of model providers, and model servers on this machine, for their models and the context of a model.
  * Every request is bounded in time and size, and nothing here rejects.
  */
+import { connect } from "node:net";
 import { isRecord } from "../base/data.ts";
-import { isListening } from "../base/system/machine.ts";
 import type { ProviderType } from "../config/providers.ts";
 
 /** The endpoint of a provider. `apiKey` and `headers` are secrets. */
@@ -310,4 +310,21 @@ async function boundedText(response: Response): Promise<string> {
     chunks.push(chunk);
   }
   return new Blob(chunks as BlobPart[]).text();
+}
+
+/** Resolves to whether the address accepts a connection within `timeoutMs`; the connection is closed at once. */
+function isListening(
+  { hostname, port }: { readonly hostname: string; readonly port: number },
+  timeoutMs: number,
+): Promise<boolean> {
+  return new Promise((resolve) => {
+    const socket = connect({ host: hostname, port });
+    const done = (found: boolean) => {
+      socket.destroy();
+      resolve(found);
+    };
+    socket.setTimeout(timeoutMs, () => done(false));
+    socket.once("connect", () => done(true));
+    socket.once("error", () => done(false));
+  });
 }

@@ -55,11 +55,8 @@ export async function startFromHome(options: StartOptions): Promise<StartedServi
   const { config, created: keyCreated, path } = keyed;
   if (keyCreated && config.api_server.key !== undefined) registerSecret(config.api_server.key);
   const models = await modelsOf({ ...home, config }, options);
-  const [core, { default: openApi }] = await Promise.all([
-    coreOptions({ ...home, config }, models, options),
-    import("../../generated/specs/http.openapi.json", { with: { type: "json" } }),
-  ]);
-  const service = await startService({ ...core, keys: createKeyRing(config, { env }), openApi });
+  const core = await coreOptions({ ...home, config }, models, options);
+  const service = await startService({ ...core, keys: createKeyRing(config, { env }) });
   const { version } = packageFile;
   const status = modelStatus(models, env);
   const { model } = status;

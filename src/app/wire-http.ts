@@ -46,7 +46,7 @@ export async function startListener(options: ServiceOptions, wired: ListenerDeps
 const LISTENER_SLACK_BYTES = 1_048_576;
 
 function httpDeps(options: ServiceOptions, wired: ListenerDeps, tickets: HttpDeps["tickets"]): HttpDeps {
-  const { config, keys, openApi, version, observe, paths, configProblems = [] } = options;
+  const { config, keys, version, observe, paths, configProblems = [] } = options;
   const { agent, mcp } = wired.wiredAgent;
   const { receiver } = wired;
   const { deps, runs, live } = agent;
@@ -64,7 +64,6 @@ function httpDeps(options: ServiceOptions, wired: ListenerDeps, tickets: HttpDep
     tickets,
     webhooks: webhookService(options, wired),
     delivery: deliveryOf(options, wired),
-    openApi,
     version,
     serviceStats: {
       pid: processId,

@@ -41,8 +41,6 @@ export interface CoreOptions extends Omit<WireAgentOptions, "telemetry"> {
 
 export interface ServiceOptions extends CoreOptions {
   readonly keys: KeyRing;
-  /** The bundled OpenAPI document. */
-  readonly openApi: Readonly<Record<string, unknown>>;
   /** For tests: validates every response against the spec. */
   readonly validateResponses?: boolean;
   /** For tests: receives every response. */

@@ -1,7 +1,8 @@
 /** Text: ids, digests, parts, lines, paths. Touches the machine (its crypto). */
 import type { Buffer } from "node:buffer";
-import { createHmac, hash, timingSafeEqual } from "node:crypto";
+import type * as NodeCrypto from "node:crypto";
 import { isAbsolute, relative, sep } from "node:path";
+import process from "node:process";
 
 // Ids: later ones sort later, which keeps the tables' indexes append-only (random keys halve the insert rate)
 
@@ -125,9 +126,13 @@ function randomHex(length: number): string {
 
 // Digests
 
+// Loaded by the first digest: it takes 4 ms, and most commands of the CLI need none.
+let loaded: typeof NodeCrypto | undefined;
+const nodeCrypto = () => (loaded ??= process.getBuiltinModule("node:crypto"));
+
 /** Returns the SHA-256 of the text's UTF-8 bytes, in hex. */
 export function sha256(text: string): string {
-  return hash("sha256", text);
+  return nodeCrypto().hash("sha256", text);
 }
 
 /** Returns the HMAC-SHA256 of the concatenated parts. Text is encoded as UTF-8. */
@@ -141,13 +146,14 @@ export function hmac(
   key: string | Uint8Array,
   ...parts: readonly (string | Uint8Array)[]
 ): Buffer {
-  const mac = createHmac(algorithm, key);
+  const mac = nodeCrypto().createHmac(algorithm, key);
   for (const part of parts) mac.update(part);
   return mac.digest();
 }
 
 /** Returns whether both are equal, in a time that depends neither on where they differ nor on their lengths. */
 export function isSameSecret(a: Uint8Array, b: Uint8Array): boolean {
+  const { hash, timingSafeEqual } = nodeCrypto();
   return timingSafeEqual(hash("sha256", a, "buffer"), hash("sha256", b, "buffer"));
 }
 

@@ -151,7 +151,7 @@ export function createHttpApp(deps: HttpDeps): H3 {
     getMetrics: () => getMetrics(deps),
     getRoot: () => getRoot(),
     getDocs: (request) => getDocs(request),
-    getOpenApi: (request) => getOpenApi(request, deps),
+    getOpenApi,
   });
   bindHttp(app, handlers, deps);
   return app;

@@ -35,8 +35,6 @@ export interface HttpDeps {
   readonly webhooks: () => Promise<WebhookService>;
   readonly delivery: DeliveryDeps;
   readonly settings: HttpSettings;
-  /** The bundled OpenAPI document. */
-  readonly openApi: Readonly<Record<string, unknown>>;
   readonly version: string;
   readonly serviceStats: ServiceStats;
   readonly jobs: JobApi;

@@ -102,7 +102,6 @@ async function runService(settings: string, given: string | undefined): Promise<
     engine: createScriptedEngine(script, { clock: systemClock }),
     env: {},
     variables: await Variables.open({ env: {}, home }),
-    openApi: {},
     version: "0.0.0-bench",
     log: createLog("warn"),
     validateResponses: false,

@@ -74,7 +74,6 @@ export async function runReceiver(settings: string, given: string | undefined) {
     ),
     env: {},
     variables: await Variables.open({ env: {}, home }),
-    openApi: {},
     version: "0.0.0-bench",
     log: createLog("error"),
     validateResponses: false,

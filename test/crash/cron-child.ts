@@ -3,7 +3,6 @@ import { appendFileSync, existsSync } from "node:fs";
 import { join } from "node:path";
 import process from "node:process";
 import { setInterval } from "node:timers";
-import openApi from "../../generated/specs/http.openapi.json" with { type: "json" };
 import type { Engine } from "../../src/agent/engine.ts";
 import { createScriptedEngine, type ScriptStep } from "../../src/agent/model.ts";
 import { createModelCatalog } from "../../src/agent/model.ts";
@@ -62,7 +61,6 @@ const service = await startService({
   engine: noted(createScriptedEngine(({ user }) => answerTo(user), { clock: systemClock })),
   env: {},
   variables: await Variables.open({ env: {}, home }),
-  openApi,
   version: "0.0.0-test",
   log,
   clock,

@@ -4,7 +4,6 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Config } from "../../generated/config/types.gen.ts";
 import { configSchema } from "../../generated/config/schema.gen.ts";
-import openApi from "../../generated/specs/http.openapi.json" with { type: "json" };
 import type { Engine, Tool } from "../../src/agent/engine.ts";
 import {
   createScriptedEngine,
@@ -128,7 +127,6 @@ export async function startTestService(options: TestServiceOptions = {}): Promis
     env: options.env ?? {},
     variables: await Variables.open({ env: options.env ?? {}, home: join(home, "agentd") }),
     ...(options.tools ? { tools: options.tools } : {}),
-    openApi,
     version: "0.0.0-test",
     ...(options.configProblems ? { configProblems: options.configProblems } : {}),
     log: createLog(options.logLevel ?? "info", (line) => void logLines.push(line)),

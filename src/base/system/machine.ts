@@ -1,7 +1,6 @@
 /** This process, its runtime, its program and its machine. Touches the machine. */
 import { constants, existsSync } from "node:fs";
 import { access, statfs } from "node:fs/promises";
-import { connect } from "node:net";
 import { delimiter, dirname, join } from "node:path";
 import { monitorEventLoopDelay } from "node:perf_hooks";
 import process from "node:process";
@@ -164,23 +163,4 @@ function candidates(): readonly string[] {
     fileURLToPath(new URL(path, import.meta.url)),
   );
   return [...(isOurs ? [started] : []), ...near];
-}
-
-// Its ports
-
-/** Resolves to whether the address accepts a connection within `timeoutMs`; the connection is closed at once. */
-export function isListening(
-  { hostname, port }: { readonly hostname: string; readonly port: number },
-  timeoutMs: number,
-): Promise<boolean> {
-  return new Promise((resolve) => {
-    const socket = connect({ host: hostname, port });
-    const done = (found: boolean) => {
-      socket.destroy();
-      resolve(found);
-    };
-    socket.setTimeout(timeoutMs, () => done(false));
-    socket.once("connect", () => done(true));
-    socket.once("error", () => done(false));
-  });
 }

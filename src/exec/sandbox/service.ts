@@ -3,7 +3,6 @@ import { mkdir, mkdtemp, realpath, rm } from "node:fs/promises";
 import { existsSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, dirname } from "node:path";
-import { startSandboxProxy } from "./proxy.ts";
 import { commandProfile, type SandboxFolders } from "./rules.ts";
 import {
   type Confine,
@@ -134,6 +133,8 @@ export class SandboxService {
     const allowed = [...this.#options.hosts, ...hosts];
     if (allowed.length === 0 || !this.status.active || !this.status.network) return undefined;
     const path = join(own, `proxy-${(this.#lastProxy += 1)}.sock`);
+    // Loaded on demand, with Node's HTTP server: most services never run a command that needs it.
+    const { startSandboxProxy } = await import("./proxy.ts");
     const proxy = await startSandboxProxy({
       socketPath: path,
       isAllowed: (host) => allowed.some((entry) => isHost(host, entry)),

@@ -53,18 +53,19 @@ export function getRoot(): HttpResponse<"getRoot"> {
   return { status: 302, headers: { location: "docs" } };
 }
 
+// The document and the page are large and rarely requested, so the first request loads them.
+
 /** GET /openapi.json: returns the document with the address of this request. */
-export function getOpenApi(
-  { raw }: Pick<HttpRequest<"getOpenApi", HttpContext>, "raw">,
-  { openApi }: HttpDeps,
-): HttpResponse<"getOpenApi"> {
+export async function getOpenApi({
+  raw,
+}: Pick<HttpRequest<"getOpenApi", HttpContext>, "raw">): Promise<HttpResponse<"getOpenApi">> {
+  const { default: openApi } = await import("../../../generated/specs/http.openapi.json", {
+    with: { type: "json" },
+  });
   return { status: 200, body: { ...openApi, servers: [{ url: addressOf(raw) }] } };
 }
 
-/**
- * GET /docs: returns the API reference as one page, with the address of this request in its examples. The page is large
- * and rarely requested, so the first request loads it.
- */
+/** GET /docs: returns the API reference as one page, with the address of this request in its examples. */
 export async function getDocs({
   raw,
 }: Pick<HttpRequest<"getDocs", HttpContext>, "raw">): Promise<HttpResponse<"getDocs">> {
