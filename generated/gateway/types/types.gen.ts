@@ -526,6 +526,14 @@ export type CompressResult = {
         token_line: string;
         note: string | null;
         noop: boolean;
+        /**
+         * The summary failed; the conversation is unchanged.
+         */
+        aborted: boolean;
+        /**
+         * Always false: nothing takes the place of a summary that fails.
+         */
+        fallback_used: boolean;
     };
     usage: GatewayUsage;
     info: SessionInfo;

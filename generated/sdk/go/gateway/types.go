@@ -751,6 +751,12 @@ type CompressResultSummary struct {
 	TokenLine string  `json:"token_line"`
 	Note      *string `json:"note"`
 	Noop      bool    `json:"noop"`
+
+	// The summary failed; the conversation is unchanged.
+	Aborted bool `json:"aborted"`
+
+	// Always false: nothing takes the place of a summary that fails.
+	FallbackUsed bool `json:"fallback_used"`
 }
 
 // CompressResult is a type of the API.
