@@ -1,10 +1,11 @@
 /**
  * `node scripts/foreign-clients.ts [name...]`: makes clients of generated/specs/http.openapi.json with generators that
- * are not ours, compiles them, and lets each make two calls to the built program. Prints a table, and fails when one of
- * them fails. Installs the pinned generators below AGENTD_FOREIGN_CACHE (default: ~/.cache/agentd-foreign-clients).
+ * are not ours, compiles them, and lets each make calls to the built program: a chat, a run, and jobs of the control API.
+ * Prints a table, and fails when one of them fails or lacks an operation. Installs the pinned generators below
+ * AGENTD_FOREIGN_CACHE (default: ~/.cache/agentd-foreign-clients).
  */
 import { spawn } from "node:child_process";
-import { copyFile, mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { copyFile, mkdir, mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { homedir, tmpdir } from "node:os";
 import { delimiter, join } from "node:path";
 import process from "node:process";
@@ -17,7 +18,7 @@ const CACHE = process.env["AGENTD_FOREIGN_CACHE"] ?? join(homedir(), ".cache/age
 const STEP_TIMEOUT_MS = 300_000;
 /** The demo model runs the command and repeats its output. */
 const PROMPT = "run: echo foreign-$((40 + 2))";
-const EXPECTED = /foreign-42[^]*^created \d{10}\.?\d*$/m;
+const EXPECTED = /foreign-42[^]*^created \d{10}\.?\d*\njob foreign-\w+ scheduled 1$/m;
 
 interface Generator {
   readonly name: string;
@@ -184,6 +185,8 @@ async function tryOut(generator: Generator): Promise<Row> {
   const work = await mkdtemp(join(tmpdir(), "agentd-foreign-"));
   try {
     const command = await generator.build(folder, work);
+    const lacking = await missingOperations(work);
+    if (lacking.length > 0) return row("failed", `the client has no ${lacking.join(", ")}`);
     const output = await run(command, work, server.environment);
     return EXPECTED.test(output) ? row("passed") : row("failed", `unexpected output: ${output}`);
   } catch (error) {
@@ -191,6 +194,23 @@ async function tryOut(generator: Generator): Promise<Row> {
   } finally {
     await rm(work, { recursive: true, force: true });
   }
+}
+
+/** Returns the operations that no generated source names: some generators leave out what they cannot read. */
+async function missingOperations(work: string): Promise<readonly string[]> {
+  const { paths } = JSON.parse(await readFile(SPEC, "utf8")) as {
+    readonly paths: Readonly<Record<string, Readonly<Record<string, { readonly operationId?: string }>>>>;
+  };
+  const entries = await readdir(work, { recursive: true });
+  const sources = entries.filter((entry) => /\.(?:ts|py|go|java)$/.test(entry));
+  const texts = await Promise.all(sources.map((source) => readFile(join(work, source), "utf8")));
+  const plain = (text: string) => text.replaceAll("_", "").toLowerCase();
+  // Some generators make a file for each operation, and name it only there.
+  const generated = plain([...sources, ...texts].join("\n"));
+  return Object.values(paths)
+    .flatMap((path) => Object.values(path))
+    .flatMap(({ operationId }) => operationId ?? [])
+    .filter((id) => !generated.includes(plain(id)));
 }
 
 function reasonOf(error: unknown): { readonly reason: string } {

@@ -406,12 +406,14 @@ export const schemas: SchemaMap = {
       after_tokens: { type: "integer", minimum: 0 },
       summary: {
         type: "object",
-        required: ["headline", "token_line", "note", "noop"],
+        required: ["headline", "token_line", "note", "noop", "aborted", "fallback_used"],
         properties: {
           headline: { type: "string" },
           token_line: { type: "string" },
           note: { type: ["string", "null"] },
           noop: { type: "boolean" },
+          aborted: { type: "boolean" },
+          fallback_used: { type: "boolean" },
         },
       },
       usage: { $ref: "#/components/schemas/GatewayUsage" },

@@ -17,7 +17,7 @@ import { listModels, listSessions } from "./pickers.ts";
 import type { ChatActions, QuestionAnswer, SubmitMode } from "./screen.ts";
 import { joinHistory } from "./state/reduce.ts";
 import { copyAnswer, exportSession, nextMode, runShell } from "./commands.ts";
-import { closeViewer, KEYS_PAGE, openViewer, outputPages } from "./state/viewer.ts";
+import { agentsPage, closeViewer, KEYS_PAGE, openViewer, outputPages } from "./state/viewer.ts";
 import type { ChatMachine } from "./machine.ts";
 import { Attachments } from "./attachments.ts";
 import { CurrentSession, type SessionTarget } from "./current-session.ts";
@@ -211,8 +211,9 @@ export class Chat implements ChatActions {
     this.#update(({ picker: _, ...state }) => state);
   };
 
-  readonly openViewer = (kind: "output" | "keys"): void => {
+  readonly openViewer: ChatActions["openViewer"] = (kind) => {
     if (kind === "keys") return this.#update((state) => openViewer(state, [KEYS_PAGE]));
+    if (kind === "agents") return this.#update((state) => openViewer(state, [agentsPage(state)]));
     const pages = outputPages(this.#state);
     if (pages.length > 0) this.#update((state) => openViewer(state, pages, -1));
   };
@@ -329,7 +330,7 @@ export class Chat implements ChatActions {
     if (name === "sessions" || (name === "resume" && args === "")) return this.openPicker("sessions");
     if (name === "model" && args === "") return this.openPicker("models");
     if (name === "stop" && this.#state.turn) return this.#interruptTurn();
-    if (name === "keys") return this.openViewer("keys");
+    if (name === "keys" || name === "agents") return this.openViewer(name);
     if (name === "copy") return this.#enqueue(() => this.#copy());
     if (name === "export") return this.#enqueue(() => this.#export(args));
     if (name === "image") return this.#enqueue(() => this.#image(args));

@@ -30,8 +30,8 @@ export interface ChatActions {
   /** Selects a row of the open picker and closes the picker. */
   readonly pick: (rowId: string) => void;
   readonly closePicker: () => void;
-  /** Ctrl-O or `?`: shows whole tool results, or the keys. */
-  readonly openViewer: (kind: "output" | "keys") => void;
+  /** Ctrl-O, `?` or `/agents`: shows whole tool results, the keys, or the sub-agents. */
+  readonly openViewer: (kind: "output" | "keys" | "agents") => void;
   readonly closeViewer: () => void;
   /** Shift-Tab: selects the next permission mode. */
   readonly nextMode: () => void;

@@ -10,6 +10,7 @@ const LOCAL_COMMANDS: readonly { readonly name: string; readonly description: st
   { name: "clear", description: "Clear the conversation" },
   { name: "copy", description: "Copy the last answer" },
   { name: "export", description: "Write the conversation to a Markdown file" },
+  { name: "agents", description: "List the sub-agents of this session" },
   { name: "image", description: "Attach an image to the next prompt" },
   { name: "keys", description: "List the keys" },
   { name: "quit", description: "Leave" },

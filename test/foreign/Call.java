@@ -2,14 +2,18 @@
 import java.util.List;
 import org.openapitools.client.ApiClient;
 import org.openapitools.client.api.ChatApi;
+import org.openapitools.client.api.JobsApi;
 import org.openapitools.client.api.RunsApi;
 import org.openapitools.client.model.ChatCompletion;
 import org.openapitools.client.model.ChatCompletionRequest;
 import org.openapitools.client.model.ChatMessage;
 import org.openapitools.client.model.ChatUserMessage;
 import org.openapitools.client.model.ContentPart;
+import org.openapitools.client.model.CreateJobBody;
 import org.openapitools.client.model.CreateRunRequest;
 import org.openapitools.client.model.CreateRunRequestInput;
+import org.openapitools.client.model.Job;
+import org.openapitools.client.model.JobList;
 import org.openapitools.client.model.MessageContent;
 import org.openapitools.client.model.RunAccepted;
 import org.openapitools.client.model.TextPart;
@@ -30,6 +34,11 @@ public class Call {
         // Many members of a run that has begun are null.
         new RunsApi(client).getRun(accepted.getRunId(), null);
         System.out.printf(java.util.Locale.ROOT, "created %.3f%n", accepted.getCreatedAt());
+        CreateJobBody wanted = new CreateJobBody().schedule("every 2h").prompt("hello").name("foreign-java");
+        JobsApi jobs = new JobsApi(client);
+        Job job = jobs.createJob(wanted, null, null, null);
+        JobList found = jobs.listJobs(List.of(job.getState()), null, job.getName(), null, null, null, null);
+        System.out.printf("job %s %s %d%n", job.getName(), job.getState(), found.getData().size());
         System.exit(0);
     }
 }

@@ -33,6 +33,17 @@ func main() {
 	run, err := client.CreateRunWithResponse(context.Background(), nil, CreateRunRequest{Input: input})
 	check(err)
 	fmt.Printf("created %.3f\n", run.JSON202.CreatedAt)
+	name, prompt := "foreign-go", "hello"
+	job, err := client.CreateJobWithResponse(context.Background(), nil,
+		CreateJobBody{Schedule: "every 2h", Prompt: &prompt, Name: &name})
+	check(err)
+	if job.JSON201 == nil {
+		check(fmt.Errorf("%s: %s", job.Status(), job.Body))
+	}
+	jobs, err := client.ListJobsWithResponse(context.Background(),
+		&ListJobsParams{Name: &name, State: &[]JobState{job.JSON201.State}})
+	check(err)
+	fmt.Println("job", job.JSON201.Name, job.JSON201.State, len(jobs.JSON200.Data))
 }
 
 func check(err error) {

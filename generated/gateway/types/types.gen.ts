@@ -526,6 +526,14 @@ export type CompressResult = {
         token_line: string;
         note: string | null;
         noop: boolean;
+        /**
+         * The summary failed; the conversation is unchanged.
+         */
+        aborted: boolean;
+        /**
+         * Always false: nothing takes the place of a summary that fails.
+         */
+        fallback_used: boolean;
     };
     usage: GatewayUsage;
     info: SessionInfo;
@@ -1376,7 +1384,7 @@ export type PromptBackgroundParams = {
 export type PromptSubmitParams = {
     session_id: string;
     /**
-     * `@file:path`, `@file:path:10-20`, `@folder:path`, `@diff` and `@staged` attach what they name; quote a path with spaces. The event status.update of kind warn says what cannot be attached.
+     * `@file:path`, `@file:path:10-20`, `@folder:path`, `@diff`, `@staged` and `@git:3`, the newest 3 commits, attach what they name; quote a path with spaces. The event status.update of kind warn says what cannot be attached.
      */
     text: string | Array<{
         [key: string]: unknown;

@@ -1,5 +1,5 @@
 /** What the viewer shows: pages of text that are too long for the transcript. Pure. */
-import type { ChatState, ToolItem, Viewer, ViewerPage } from "./state.ts";
+import type { ChatState, SubagentItem, ToolItem, Viewer, ViewerPage } from "./state.ts";
 
 /** Lines of a tool's output in the transcript; the viewer has all. */
 export const MAX_OUTPUT_LINES = 12;
@@ -38,6 +38,24 @@ function textOf({ error, diff, output = "" }: ToolItem): string {
 function isCut(tool: ToolItem): boolean {
   const isDiff = tool.error === undefined && tool.diff !== undefined;
   return textOf(tool).split("\n").length > (isDiff ? MAX_DIFF_LINES : MAX_OUTPUT_LINES);
+}
+
+/** Returns the sub-agents of the transcript and what they do now, oldest first; those of another one are indented. */
+export function agentsPage({ settled, live }: ChatState): ViewerPage {
+  const agents = [...settled, ...live].filter((item) => item.kind === "subagent");
+  const text = agents.map(agentText).join("\n") || "This session has had no sub-agents yet.";
+  return { title: "agents", text, isDiff: false };
+}
+
+function agentText({ depth, status, goal, toolCount, durationSeconds, line }: SubagentItem): string {
+  const indent = "  ".repeat(Math.min(depth - 1, 4));
+  const aside = [
+    status,
+    `${toolCount} ${toolCount === 1 ? "call" : "calls"}`,
+    ...(durationSeconds === undefined ? [] : [`${durationSeconds.toFixed(1)} s`]),
+  ].join(", ");
+  const now = line === "" ? [] : [`${indent}    ${line.split("\n").at(-1)}`];
+  return [`${indent}${goal}  ${aside}`, ...now].join("\n");
 }
 
 /** The keys of the chat, for `?` and `/keys`. */

@@ -140,6 +140,8 @@ function summaryOf(status: "compressed" | "noop" | "aborted", done: Compressed) 
     token_line: `About ${done.beforeTokens} tokens before, ${done.afterTokens} now.`,
     note: done.note ?? null,
     noop: status !== "compressed",
+    aborted: status === "aborted",
+    fallback_used: false,
   };
 }
 

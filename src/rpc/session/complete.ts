@@ -26,6 +26,7 @@ const KINDS: readonly CompletionItem[] = [
   { text: "@folder:", display: "@folder:", meta: "a folder" },
   { text: "@diff", display: "@diff", meta: "changes that are not staged" },
   { text: "@staged", display: "@staged", meta: "staged changes" },
+  { text: "@git:", display: "@git:", meta: "the newest commits: @git:3" },
 ];
 
 /**

@@ -2,6 +2,7 @@
 import { execFile } from "node:child_process";
 import { opendir, realpath, stat } from "node:fs/promises";
 import { basename, join, resolve } from "node:path";
+import process from "node:process";
 import { readAttachment, type AttachmentOptions } from "../../agent/attachments/attachment.ts";
 import type { Attachment } from "../../agent/engine.ts";
 import { ServiceError } from "../../base/errors.ts";
@@ -25,9 +26,11 @@ const MAX_ENTRIES = 500;
 const MAX_DIFF_BYTES = 524_288;
 const GIT_TIMEOUT_MS = 10_000;
 
-/** `@file:path`, `@file:"a path"`, `@file:path:10-20`, `@folder:path`, `@diff`, `@staged`, and collapsed pastes. */
+const MAX_COMMITS = 50;
+
+/** `@file:path`, `@file:"a path"`, `@file:path:10-20`, `@folder:path`, `@diff`, `@staged`, `@git:5`, and collapsed pastes. */
 const REFERENCE =
-  /(?<![\w@])@(?:(?<kind>file|folder):(?:"(?<quoted>[^"\n]+)"|(?<plain>[^\s"]+))|(?<change>diff|staged)\b)|\[Pasted text #\d+: \d+ lines → (?<paste>[^\]\n]+)\]/g;
+  /(?<![\w@])@(?:(?<kind>file|folder):(?:"(?<quoted>[^"\n]+)"|(?<plain>[^\s"]+))|(?<change>diff|staged)\b|git:(?<commits>\d{1,4})\b)|\[Pasted text #\d+: \d+ lines → (?<paste>[^\]\n]+)\]/g;
 
 /** Reads what a prompt refers to, each once. A reference that cannot be read stays text, and becomes a problem. */
 export async function readReferences(text: string, options: ReferenceOptions): Promise<References> {
@@ -51,9 +54,10 @@ export async function readReferences(text: string, options: ReferenceOptions): P
 type Groups = Readonly<Record<string, string | undefined>>;
 
 function read(
-  { kind, quoted, plain, change, paste }: Groups,
+  { kind, quoted, plain, change, commits, paste }: Groups,
   options: ReferenceOptions,
 ): Promise<Attachment> {
+  if (commits !== undefined) return readCommits(Number(commits), options);
   if (change !== undefined) return readChanges(change, options);
   if (paste !== undefined) return readPaste(paste, options);
   const path = quoted ?? plain ?? "";
@@ -114,17 +118,30 @@ async function readFolder(written: string, options: ReferenceOptions): Promise<A
 
 async function readChanges(change: string, { cwd, signal }: ReferenceOptions): Promise<Attachment> {
   const which = change === "staged" ? ["--staged"] : [];
-  const diff = await git(["diff", "--no-color", "--no-ext-diff", "--no-textconv", ...which], cwd, signal);
+  const diff = await git(["diff", ...PLAIN_DIFF, ...which], cwd, signal);
   if (diff === undefined) throw unread("the folder of the session has no readable git repository.");
   if (diff === "") throw unread("no changes exist.");
   return textFile(`git diff${change === "staged" ? " --staged" : ""}`, headOf(diff, MAX_DIFF_BYTES));
 }
 
+/** Reads the newest commits with their changes. */
+async function readCommits(count: number, { cwd, signal }: ReferenceOptions): Promise<Attachment> {
+  if (count < 1 || count > MAX_COMMITS) throw unread(`name 1 to ${MAX_COMMITS} commits, such as @git:3.`);
+  const log = await git(["log", `-${count}`, "--patch", ...PLAIN_DIFF], cwd, signal);
+  if (log === undefined) throw unread("the folder of the session has no git repository with commits.");
+  return textFile(`git log -${count} --patch`, headOf(log, MAX_DIFF_BYTES));
+}
+
 /** A repository's own configuration must not start programs. */
-const SAFE_GIT = ["-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null"];
+const PLAIN_DIFF = ["--no-color", "--no-ext-diff", "--no-textconv"];
+const SAFE_GIT = ["core.fsmonitor=false", "core.hooksPath=/dev/null", "log.showSignature=false"].flatMap(
+  (setting) => ["-c", setting],
+);
 
 function git(args: readonly string[], cwd: string, signal: AbortSignal): Promise<string | undefined> {
-  const options = { cwd, signal, timeout: GIT_TIMEOUT_MS, maxBuffer: 8 * MAX_DIFF_BYTES };
+  // What a partial clone lacks is fetched by a program that it names.
+  const env = { ...process.env, GIT_NO_LAZY_FETCH: "1" };
+  const options = { cwd, signal, env, timeout: GIT_TIMEOUT_MS, maxBuffer: 8 * MAX_DIFF_BYTES };
   return new Promise((done) => {
     execFile("git", [...SAFE_GIT, ...args], options, (error, stdout) => done(error ? undefined : stdout));
   });

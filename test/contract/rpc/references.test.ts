@@ -78,7 +78,7 @@ rpcScenario(
 
 rpcScenario(
   "prompt.submit",
-  { title: "@diff and @staged attach the changes of the repository", script: attached },
+  { title: "@diff, @staged and @git attach the changes and commits of the repository", script: attached },
   async (host, setting) => {
     const folder = await folderOf(setting);
     const git = (...args: string[]) =>
@@ -89,15 +89,32 @@ rpcScenario(
     const marker = join(folder, "started");
     git("config", "diff.external", `touch ${marker}; false`);
     git("config", "core.fsmonitor", `touch ${marker}; false`);
+    git("config", "log.showSignature", "true");
+    const verifier = join(folder, "gpg");
+    await writeFile(verifier, `#!/bin/sh\ntouch ${marker}\n`, { mode: 0o755 });
+    git("config", "gpg.program", verifier);
+    await writeFile(join(folder, "commit"), signedCommit(String(git("cat-file", "commit", "HEAD"))));
+    git("update-ref", "HEAD", String(git("hash-object", "-t", "commit", "-w", "commit")).trim());
     await writeFile(join(folder, "src", "main.py"), "one\nchanged\n");
     const id = await openSession(host, { cwd: folder });
     assert.match((await takeTurn(host, id, "see @diff")).text, /<git diff>[^]*\+changed/);
     assert.ok(!(await readdir(folder)).includes("started"), "the repository started a program");
+    const { text: commits } = await takeTurn(host, id, "see @git:3");
+    assert.match(commits, /<git log -3 --patch>commit [0-9a-f]{40}\n[^]*    first\n[^]*\+three/);
+    assert.ok(!(await readdir(folder)).includes("started"), "the repository started a program");
+    assert.equal((await takeTurn(host, id, "see @git:0")).text, "");
+    assert.match(warnings(host, id).at(-1) ?? "", /^@git:0 is not attached: name 1 to 50 commits/);
     git("-c", "core.fsmonitor=false", "add", "src");
     assert.match((await takeTurn(host, id, "see @staged")).text, /<git diff --staged>[^]*\+changed/);
     assert.ok(!(await readdir(folder)).includes("started"), "the repository started a program");
   },
 );
+
+/** The same commit with a signature, which git hands to the configured program where it shows signatures. */
+function signedCommit(commit: string): string {
+  const signature = "gpgsig -----BEGIN PGP SIGNATURE-----\n \n AAAA\n -----END PGP SIGNATURE-----\n";
+  return commit.replace("\n\n", `\n${signature}\n`);
+}
 
 rpcScenario(
   ["paste.collapse", "paste.collapse 4004", "paste.collapse 4018"],

@@ -25,7 +25,7 @@ rpcScenario(
     assert.equal(done.status, "compressed");
     assert.ok(done.removed > 0 && done.after_messages < done.before_messages);
     assert.ok(done.after_tokens < done.before_tokens);
-    assert.equal(done.summary.noop, false);
+    assert.deepEqual([done.summary.noop, done.summary.aborted], [false, false]);
     assert.deepEqual([done.info.title, done.usage.compressions], ["long", 1]);
     assert.deepEqual(await texts(host, id), before);
     await host.event("session.info", (event) => event.session_id === id, from);
@@ -81,6 +81,7 @@ rpcScenario(
     answer.resolve();
     const { result } = await compressing;
     assert.deepEqual([result.status, result.removed], ["aborted", 0]);
+    assert.deepEqual([result.summary.aborted, result.summary.fallback_used], [true, false]);
     assert.deepEqual(await texts(host, id), before);
   },
 );

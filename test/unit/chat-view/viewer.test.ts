@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { KEYS_PAGE, openViewer, outputPages } from "../../../src/chat/state/viewer.ts";
+import { agentsPage, KEYS_PAGE, openViewer, outputPages } from "../../../src/chat/state/viewer.ts";
 import type { ChatState, ToolItem } from "../../../src/chat/state/state.ts";
 import { testScreen } from "./screen.ts";
 import { DIFF, IDLE, TOOL, TURN } from "./states.ts";
@@ -160,4 +160,28 @@ test("Ctrl-L draws the screen anew, and prints nothing twice", () => {
   screen.press("redraw");
   assert.ok(screen.frames.some(({ isNew, printSerial }) => isNew && printSerial > 0));
   assert.equal(screen.printed.length, printed);
+});
+
+test("the page of sub-agents shows what each does now, below the one that started it", () => {
+  const agent = { kind: "subagent", toolCount: 1, line: "" } as const;
+  const state: ChatState = {
+    ...IDLE,
+    settled: [
+      { ...agent, id: "a1", goal: "read the docs", status: "completed", depth: 1, durationSeconds: 2 },
+    ],
+    live: [
+      { ...agent, id: "a2", goal: "fix the tests", status: "running", depth: 1, line: "terminal  npm test" },
+      { ...agent, id: "a3", goal: "find the cause", status: "queued", depth: 2, toolCount: 0 },
+    ],
+  };
+  assert.equal(
+    agentsPage(state).text,
+    [
+      "read the docs  completed, 1 call, 2.0 s",
+      "fix the tests  running, 1 call",
+      "    terminal  npm test",
+      "  find the cause  queued, 0 calls",
+    ].join("\n"),
+  );
+  assert.match(agentsPage(IDLE).text, /no sub-agents/);
 });

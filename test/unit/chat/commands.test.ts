@@ -89,7 +89,7 @@ test("the last prompt is taken back into the composer to be edited", async () =>
   await one.until(({ settled }) => !settled.some(({ kind }) => kind === "user"));
 });
 
-test("/help and /keys open the viewer with the commands and the keys", async () => {
+test("/help, /keys and /agents open the viewer with the commands, the keys and the sub-agents", async () => {
   await using service = await echo();
   await using one = await startChat(socketOf(service));
   one.chat.submit("/help");
@@ -103,6 +103,9 @@ test("/help and /keys open the viewer with the commands and the keys", async () 
   assert.equal(one.state().viewer, undefined);
   one.chat.submit("/keys");
   assert.equal(one.state().viewer?.pages[0]?.title, "keys");
+  one.chat.closeViewer();
+  one.chat.submit("/agents");
+  assert.equal(one.state().viewer?.pages[0]?.title, "agents");
 });
 
 test("/clear typed in full is the first completion, so that one Enter runs it", async () => {

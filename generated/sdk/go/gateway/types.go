@@ -751,6 +751,12 @@ type CompressResultSummary struct {
 	TokenLine string  `json:"token_line"`
 	Note      *string `json:"note"`
 	Noop      bool    `json:"noop"`
+
+	// The summary failed; the conversation is unchanged.
+	Aborted bool `json:"aborted"`
+
+	// Always false: nothing takes the place of a summary that fails.
+	FallbackUsed bool `json:"fallback_used"`
 }
 
 // CompressResult is a type of the API.
@@ -2626,8 +2632,9 @@ type PromptBackgroundParams struct {
 	Text      string `json:"text"`
 }
 
-// PromptSubmitParamsText: `@file:path`, `@file:path:10-20`, `@folder:path`, `@diff` and `@staged` attach what
-// they name; quote a path with spaces. The event status.update of kind warn says what cannot be attached.
+// PromptSubmitParamsText: `@file:path`, `@file:path:10-20`, `@folder:path`, `@diff`, `@staged` and `@git:3`,
+// the newest 3 commits, attach what they name; quote a path with spaces. The event status.update of kind warn
+// says what cannot be attached.
 type PromptSubmitParamsText struct {
 	// Value is nil or one of: string, []map[string]any.
 	Value any
@@ -2672,8 +2679,9 @@ const (
 type PromptSubmitParams struct {
 	SessionID string `json:"session_id"`
 
-	// `@file:path`, `@file:path:10-20`, `@folder:path`, `@diff` and `@staged` attach what they name; quote a
-	// path with spaces. The event status.update of kind warn says what cannot be attached.
+	// `@file:path`, `@file:path:10-20`, `@folder:path`, `@diff`, `@staged` and `@git:3`, the newest 3 commits,
+	// attach what they name; quote a path with spaces. The event status.update of kind warn says what cannot be
+	// attached.
 	Text PromptSubmitParamsText `json:"text"`
 
 	// How to handle the prompt when a turn is running in the session, in this process or another. Default:

@@ -237,9 +237,9 @@ class AsyncGatewayClient(AsyncGatewayBase):
         `prompt.submit`. Needs a key with the scope `chat`.
 
         Args:
-            text: `@file:path`, `@file:path:10-20`, `@folder:path`, `@diff` and `@staged` attach what
-                they name; quote a path with spaces. The event status.update of kind warn says what cannot
-                be attached.
+            text: `@file:path`, `@file:path:10-20`, `@folder:path`, `@diff`, `@staged` and `@git:3`, the
+                newest 3 commits, attach what they name; quote a path with spaces. The event status.update
+                of kind warn says what cannot be attached.
             when_busy: How to handle the prompt when a turn is running in the session, in this process
                 or another. Default: sessions.when_busy. A prompt to an idle session also waits while
                 limits.max_concurrent_runs runs are active; with `reject` it is refused.
@@ -1669,9 +1669,9 @@ class GatewayClient(SyncGatewayBase):
         `prompt.submit`. Needs a key with the scope `chat`.
 
         Args:
-            text: `@file:path`, `@file:path:10-20`, `@folder:path`, `@diff` and `@staged` attach what
-                they name; quote a path with spaces. The event status.update of kind warn says what cannot
-                be attached.
+            text: `@file:path`, `@file:path:10-20`, `@folder:path`, `@diff`, `@staged` and `@git:3`, the
+                newest 3 commits, attach what they name; quote a path with spaces. The event status.update
+                of kind warn says what cannot be attached.
             when_busy: How to handle the prompt when a turn is running in the session, in this process
                 or another. Default: sessions.when_busy. A prompt to an idle session also waits while
                 limits.max_concurrent_runs runs are active; with `reject` it is refused.

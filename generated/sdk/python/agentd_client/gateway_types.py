@@ -315,6 +315,10 @@ class CompressResultSummary(TypedDict):
     token_line: str
     note: str | None
     noop: bool
+    #: The summary failed; the conversation is unchanged.
+    aborted: bool
+    #: Always false: nothing takes the place of a summary that fails.
+    fallback_used: bool
 
 
 class CompressResult(TypedDict):
