@@ -442,6 +442,8 @@ export interface ToolContext {
   readonly model: string;
   /** Absolute path; relative paths in the input resolve against it. */
   readonly cwd: string;
+  /** Further absolute folders of the session, which the client added. */
+  readonly roots?: readonly string[];
   /** The files and folders that the policy decided about, by {@link ToolIntent}. Absent: the call has none. */
   readonly approvedPaths?: readonly string[];
   /** The session is in plan mode: nothing may be changed. */
@@ -539,8 +541,14 @@ export interface ToolIntent {
   readonly command?: string;
   /** The text that runs for `command` and its absolute working folder. Absent: the command itself, in the workspace. */
   readonly script?: { readonly text: string; readonly folder: string };
-  /** For kind command: it runs in the sandbox. `hosts` are those that it wants to reach and that need approval. */
-  readonly sandbox?: { readonly network: boolean; readonly hosts: readonly string[] };
+  /** For kind command: it runs in the sandbox. */
+  readonly sandbox?: {
+    readonly network: boolean;
+    /** Hosts that it wants to reach and that need approval. */
+    readonly hosts: readonly string[];
+    /** Further folders that it wants to change; those outside the workspace need approval. They are in `writes`, too. */
+    readonly folders?: readonly string[];
+  };
   readonly reads?: readonly string[];
   readonly writes?: readonly string[];
   /**

@@ -3,7 +3,7 @@ import { existsSync, readdirSync, readFileSync } from "node:fs";
 import process from "node:process";
 import type { Readable } from "node:stream";
 import { systemClock } from "../base/time.ts";
-import type { Confine } from "./sandbox/sandbox.ts";
+import type { Confine, ConfinedLine } from "./sandbox/sandbox.ts";
 import { type Excess, type ResourceLimits, watchResources } from "./sandbox/watch.ts";
 
 interface CommandOptions {
@@ -43,6 +43,8 @@ export interface CommandEnd {
   readonly stoppedBy: "timeout" | "abort" | Excess | undefined;
   /** True when processes outlived the command and were stopped. */
   readonly leftovers: boolean;
+  /** The sandbox failed, and the command did not run. The output says why. */
+  readonly hasNotRun?: true;
 }
 
 /** A child spawned `detached`, with a pipe for its output. */
@@ -67,9 +69,8 @@ const noStartFile = shell === "sh" ? [] : ["--norc"];
  * Runs one shell command in its own process group with standard input closed. Resolves when the shell has ended and its
  * whole group is gone. Rejects only when the shell cannot be started.
  */
-export async function runCommand(command: string, options: CommandOptions): Promise<CommandEnd> {
-  const child = spawnShell(command, options, "ignore");
-  return superviseGroup(child, options);
+export function runCommand(command: string, options: CommandOptions): Promise<CommandEnd> {
+  return startUntilItRuns(() => spawnShell(command, options, "ignore"), options);
 }
 
 /**
@@ -85,29 +86,55 @@ export function superviseGroup(
 
 /** Starts one shell command in its own process group, with a pipe for standard input and without a time limit. */
 export function startCommand(command: string, options: StartedCommandOptions): RunningCommand {
-  const child = spawnShell(command, options, "pipe");
   const stopping = new AbortController();
-  const stop = stopper(child, {
-    timeoutMs: undefined,
-    signal: stopping.signal,
-    limits: options.limits,
-  });
-  // An ended process does not read; `end` reports how it ended.
-  child.stdin?.on("error", () => {});
-  const end = ended(child, stop);
-  end.catch(() => {});
+  const { promise: running, resolve } = Promise.withResolvers<GroupLeader | undefined>();
+  const start = () => {
+    const started = spawnShell(command, options, "pipe");
+    // An ended process does not read; `end` reports how it ended.
+    started.child.stdin?.on("error", () => {});
+    void started.gate.opened.then(() => resolve(started.child));
+    return started;
+  };
+  const limits = { timeoutMs: undefined, signal: stopping.signal, limits: options.limits };
+  const end = startUntilItRuns(start, limits);
+  const stopWaiting = () => resolve(undefined);
+  end.then(stopWaiting, stopWaiting);
   return {
     end,
     stop: () => stopping.abort(),
-    write: (text, { close }) => writeTo(child, text, close),
+    // A sandbox that fails to start takes what was written with it.
+    write: async (text, { close }) => writeTo(await running, text, close),
   };
+}
+
+/** Limit of what a failed sandbox prints. */
+const MAX_HELD_BYTES = 16_384;
+/** Starts of a command whose sandbox fails: what it hides may vanish while it is set up. */
+const MAX_STARTS = 3;
+
+/** Starts again only when the sandbox itself failed, so that no command runs twice. */
+async function startUntilItRuns(
+  start: () => Started,
+  options: Parameters<typeof stopper>[1],
+): Promise<CommandEnd> {
+  for (let starts = 1; ; starts += 1) {
+    const { child, gate } = start();
+    const end = await ended(child, stopper(child, options));
+    if (!gate.hasFailed || end.stoppedBy !== undefined) {
+      gate.release();
+      return end;
+    }
+    if (starts < MAX_STARTS) continue;
+    gate.release();
+    return { ...end, hasNotRun: true };
+  }
 }
 
 /** The process has ended or its input is closed. */
 export class InputClosedError extends Error {}
 
-function writeTo(child: ChildProcess, text: string, close: boolean): Promise<void> {
-  const { stdin } = child;
+function writeTo(child: ChildProcess | undefined, text: string, close: boolean): Promise<void> {
+  const stdin = child?.stdin;
   if (!stdin || stdin.destroyed || stdin.writableEnded) {
     return Promise.reject(new InputClosedError("The process accepts no more input."));
   }
@@ -120,7 +147,12 @@ function writeTo(child: ChildProcess, text: string, close: boolean): Promise<voi
   });
 }
 
-function spawnShell(command: string, options: StartedCommandOptions, stdin: "ignore" | "pipe"): GroupLeader {
+interface Started {
+  readonly child: GroupLeader;
+  readonly gate: StartGate;
+}
+
+function spawnShell(command: string, options: StartedCommandOptions, stdin: "ignore" | "pipe"): Started {
   const { cwd, confine = asItIs } = options;
   // One pipe for both streams keeps their order; `exec` keeps the shell as the group leader.
   const line = confine({ program: shell, args: [...noStartFile, "-c", command], cwd, env: options.env });
@@ -130,11 +162,64 @@ function spawnShell(command: string, options: StartedCommandOptions, stdin: "ign
     detached: true,
     stdio: [stdin, "pipe", "ignore"],
   }) as GroupLeader;
-  child.stdout.on("data", options.onOutput);
-  return child;
+  const gate = new StartGate(line, options.onOutput);
+  child.stdout.on("data", (bytes: Buffer) => gate.push(bytes));
+  return { child, gate };
 }
 
 const asItIs: Confine = (command) => command;
+
+/** Holds the output of a sandbox back until its mark shows that the command starts. */
+class StartGate {
+  readonly #mark: Buffer;
+  readonly #onOutput: (bytes: Uint8Array) => void;
+  readonly #onStarted: () => void;
+  readonly #open = Promise.withResolvers<void>();
+  /** What came in place of the mark. Undefined: the mark has come. */
+  #held: Buffer | undefined = Buffer.alloc(0);
+
+  constructor({ startMark = "", onStarted = () => {} }: ConfinedLine, onOutput: (bytes: Uint8Array) => void) {
+    this.#mark = Buffer.from(startMark);
+    this.#onOutput = onOutput;
+    this.#onStarted = onStarted;
+    if (startMark === "") this.release();
+  }
+
+  /** Resolves when the command starts. */
+  get opened(): Promise<void> {
+    return this.#open.promise;
+  }
+
+  /** True when the sandbox printed something else than its mark: the command did not run. */
+  get hasFailed(): boolean {
+    const held = this.#held ?? this.#mark;
+    return !this.#mark.subarray(0, held.length).equals(held);
+  }
+
+  push(bytes: Buffer): void {
+    if (this.#held === undefined) {
+      this.#onOutput(bytes);
+      return;
+    }
+    const held = Buffer.concat([this.#held, bytes]);
+    const { length } = this.#mark;
+    if (!held.subarray(0, length).equals(this.#mark)) {
+      this.#held = held.subarray(0, MAX_HELD_BYTES);
+      return;
+    }
+    this.#held = held.subarray(length);
+    this.#onStarted();
+    this.release();
+  }
+
+  /** Lets through what was held back and what comes. */
+  release(): void {
+    const held = this.#held ?? Buffer.alloc(0);
+    this.#held = undefined;
+    this.#open.resolve();
+    if (held.length > 0) this.#onOutput(held);
+  }
+}
 
 /** Resolves when the shell has ended and the processes that outlived it are gone. */
 async function ended(child: GroupLeader, stop: ReturnType<typeof stopper>): Promise<CommandEnd> {

@@ -148,8 +148,9 @@ async function run(
   call: ToolCall,
   { scope, intent }: { readonly scope: ToolCallScope; readonly intent: ToolIntent },
 ): Promise<ToolOutput> {
-  const { sessionMode } = await scope.policy();
+  const { sessionMode, roots = [] } = await scope.policy();
   const { context, end } = toolContext(call, scope, {
+    roots,
     isPlanning: sessionMode === "plan",
     approvedPaths: [...(intent.reads ?? []), ...(intent.writes ?? [])],
   });
@@ -244,7 +245,7 @@ const MAX_PROGRESS_CHARACTERS = 262_144;
 function toolContext(
   call: ToolCall,
   scope: ToolCallScope,
-  { isPlanning, approvedPaths }: Required<Pick<ToolContext, "isPlanning" | "approvedPaths">>,
+  { isPlanning, approvedPaths, roots }: Required<Pick<ToolContext, "isPlanning" | "approvedPaths" | "roots">>,
 ): { readonly context: ToolContext; readonly end: () => void } {
   const passwords: string[] = [];
   const progress = progressOf(call, scope);
@@ -255,6 +256,7 @@ function toolContext(
     owner: scope.subject.owner,
     model: scope.model,
     cwd: scope.cwd,
+    roots,
     isPlanning,
     ...(approvedPaths.length > 0 ? { approvedPaths } : {}),
     signal: scope.signal,

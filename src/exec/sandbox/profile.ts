@@ -97,29 +97,35 @@ function inOrder(mounts: readonly Mount[]): readonly Mount[] {
 const depthOf = (path: string): number => path.split("/").filter(Boolean).length;
 
 /**
- * Returns the words that start `command` with limits that the kernel enforces: the size of a file, and no core dumps.
+ * What a sandbox prints first, when all mounts are made and the command is about to start. Whatever else comes first is
+ * bubblewrap's own error: the command did not run.
  */
-export function withLimits(command: readonly string[]): readonly string[] {
-  // POSIX counts `ulimit -f` in units of 512 bytes.
-  return ["/bin/sh", "-c", `ulimit -f ${MAX_FILE_BYTES / 512}; ulimit -c 0; exec "$@"`, "sh", ...command];
-}
+export const START_MARK = "agentd-sandbox-started\n";
 
 /**
- * Returns the words that start `command` inside the sandbox's network: as it is, or behind a bridge from a local port to
- * the proxy's socket, since programs know proxies by address only.
+ * Returns the words that start `command` inside the sandbox: the mark, then limits that the kernel enforces (the size of
+ * a file, and no core dumps). With `socat` the command runs behind a bridge from a local port to the proxy's socket,
+ * since programs know proxies by address only.
  */
-export function withProxy(
+export function startWords(
   command: readonly string[],
-  { socat }: { readonly socat: string },
+  { socat }: { readonly socat?: string | undefined },
 ): readonly string[] {
-  const address = `0100007F:${PROXY_PORT.toString(16).toUpperCase().padStart(4, "0")}`;
-  const bridge =
-    `"$0" TCP4-LISTEN:${PROXY_PORT},bind=127.0.0.1,fork,reuseaddr UNIX-CONNECT:${PROXY_SOCKET} 2>/dev/null & ` +
-    // The command must not see a refused connection. Only shell built-ins: a process would take longer than the wait.
-    `n=0; while [ $n -lt ${MAX_LOOKS} ]; do n=$((n + 1)); ` +
-    `while read -r _ at _; do [ "$at" = ${address} ] && break 2; done < /proc/net/tcp; done; exec "$@"`;
-  return ["/bin/sh", "-c", bridge, socat, ...command];
+  const script = [
+    `echo ${START_MARK.trimEnd()}`,
+    ...(socat === undefined ? [] : [BRIDGE]),
+    // POSIX counts `ulimit -f` in units of 512 bytes.
+    `ulimit -f ${MAX_FILE_BYTES / 512}; ulimit -c 0; exec "$@"`,
+  ].join("; ");
+  return ["/bin/sh", "-c", script, socat ?? "sh", ...command];
 }
+
+const PROXY_ADDRESS = `0100007F:${PROXY_PORT.toString(16).toUpperCase().padStart(4, "0")}`;
+const BRIDGE =
+  `{ "$0" TCP4-LISTEN:${PROXY_PORT},bind=127.0.0.1,fork,reuseaddr UNIX-CONNECT:${PROXY_SOCKET} 2>/dev/null & }; ` +
+  // The command must not see a refused connection. Only shell built-ins: a process would take longer than the wait.
+  `n=0; while [ $n -lt ${MAX_LOOKS} ]; do n=$((n + 1)); ` +
+  `while read -r _ at _; do [ "$at" = ${PROXY_ADDRESS} ] && break 2; done < /proc/net/tcp; done`;
 
 /** Returns the variables that point programs to the proxy. */
 export function proxyVariables(): Readonly<Record<string, string>> {

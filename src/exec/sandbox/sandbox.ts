@@ -1,16 +1,18 @@
 /** Finds the operating system's sandbox and starts commands in it. Touches the machine. */
 import { execFile } from "node:child_process";
-import { readFileSync, statSync } from "node:fs";
+import { lstatSync, readFileSync, statSync } from "node:fs";
+import { lstat, rm } from "node:fs/promises";
 import { delimiter } from "node:path";
 import process from "node:process";
 import { findProgram } from "../../base/system/machine.ts";
+import { isInside } from "../../base/text.ts";
 import {
   bubblewrapArguments,
   proxyVariables,
   type SandboxProfile,
   seatbeltProfile,
-  withLimits,
-  withProxy,
+  START_MARK,
+  startWords,
 } from "./profile.ts";
 
 export type SandboxSetting = "auto" | "required" | "off";
@@ -29,14 +31,25 @@ export interface CommandLine {
   readonly cwd: string;
 }
 
-/** Puts a command line into a sandbox with a profile that is chosen already. */
-export type Confine = (command: CommandLine) => CommandLine;
+/** A command line inside a sandbox. */
+export interface ConfinedLine extends CommandLine {
+  /** The first output, when the sandbox stands. Other output in its place says why the sandbox failed. Absent: none. */
+  readonly startMark?: string;
+  /** Call it when the mark has come. */
+  readonly onStarted?: () => void;
+}
+
+/**
+ * Puts a command line into a sandbox. Each call looks at the machine again, so that a start that failed because
+ * something vanished can be repeated.
+ */
+export type Confine = (command: CommandLine) => ConfinedLine;
 
 /** Starts commands inside the operating system's sandbox. */
 export interface Sandbox {
   readonly status: Extract<SandboxStatus, { readonly active: true }>;
   /** Returns the command line that runs `command` with what `profile` allows and nothing else. */
-  confine(command: CommandLine, profile: SandboxProfile): CommandLine;
+  confine(command: CommandLine, profile: SandboxProfile): ConfinedLine;
 }
 
 const PROBE_TIMEOUT_MS = 5_000;
@@ -66,15 +79,17 @@ async function findBubblewrap(env: Readonly<Record<string, string | undefined>>)
       const isProxied = profile.proxySocket !== undefined && socat !== undefined;
       const sockets = listeningSockets().filter((path) => !profile.writable.includes(path));
       const visible = { ...profile, hidden: [...profile.hidden, ...sockets] };
-      const words = withLimits([command.program, ...command.args]);
+      const covered = coveredFiles(visible);
       return {
         ...command,
         program: bwrap,
         args: [
           ...bubblewrapArguments(visible, { cwd: command.cwd, isFile }),
-          ...(isProxied ? withProxy(words, { socat }) : words),
+          ...startWords([command.program, ...command.args], { socat: isProxied ? socat : undefined }),
         ],
         env: { ...command.env, TMPDIR: "/tmp", ...(isProxied ? proxyVariables() : {}) },
+        startMark: START_MARK,
+        ...(covered.length > 0 ? { onStarted: () => void removeCovers(covered) } : {}),
       };
     },
   };
@@ -111,6 +126,34 @@ const emptyProfile: SandboxProfile = { writable: [], readable: [], hidden: [], p
 function isFile(path: string): boolean {
   return !(statSync(path, { throwIfNoEntry: false })?.isDirectory() ?? false);
 }
+
+/** A hidden file in a folder that the command may change, as it was before the sandbox was made. */
+interface CoveredFile {
+  readonly path: string;
+  readonly inode: number;
+}
+
+function coveredFiles({ hidden, writable }: SandboxProfile): readonly CoveredFile[] {
+  const inside = hidden.filter((path) => writable.some((root) => isInside(path, root)) && isFile(path));
+  return inside.flatMap((path) => {
+    const inode = lstatSync(path, { throwIfNoEntry: false })?.ino;
+    return inode === undefined ? [] : [{ path, inode }];
+  });
+}
+
+/**
+ * Deletes what bubblewrap made to mount on: it creates an empty file with this mode where a hidden one vanished before
+ * it was covered, and a service that wants to listen there again could not.
+ */
+async function removeCovers(covered: readonly CoveredFile[]): Promise<void> {
+  for (const { path, inode } of covered) {
+    const now = await lstat(path).catch(() => undefined);
+    const isCover = now?.isFile() === true && now.size === 0 && (now.mode & 0o777) === COVER_MODE;
+    if (isCover && now.ino !== inode) await rm(path, { force: true }).catch(() => {});
+  }
+}
+
+const COVER_MODE = 0o444;
 
 /** Limit of the sockets that are hidden one by one. */
 const MAX_SOCKETS = 256;

@@ -3,6 +3,7 @@ import { mkdir, mkdtemp, realpath, rm } from "node:fs/promises";
 import { existsSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, dirname } from "node:path";
+import type { SandboxProfile } from "./profile.ts";
 import { commandProfile, type SandboxFolders } from "./rules.ts";
 import {
   type Confine,
@@ -41,6 +42,8 @@ export interface OpenSandbox {
   readonly limits: ResourceLimits;
   /** Hosts that the command tried to reach and that are not allowed. */
   readonly refusedHosts: ReadonlySet<string>;
+  /** Returns whether the sandbox hides an absolute path from the command, whether or not it exists. */
+  readonly isHidden: (path: string) => boolean;
   /** Call it when the command has ended. */
   close(): Promise<void>;
 }
@@ -103,19 +106,19 @@ export class SandboxService {
     const own = await this.#folderOf(command.sessionId);
     const refusedHosts = new Set<string>();
     const proxy = await this.#proxyFor(command, own, refusedHosts);
-    const profile = commandProfile(withoutOthers(this.#options.folders, dirname(own)), {
-      writable: command.writable,
-      readable: command.readable ?? [],
-      own,
-      proxySocket: proxy?.path,
-    });
+    const folders = withoutOthers(this.#options.folders, dirname(own));
+    const { writable, readable = [] } = command;
+    let profile: SandboxProfile | undefined;
     const hasHome = existsSync(this.#options.folders.userHome);
     return {
       // A service user may have a home that does not exist.
-      confine: (line) =>
-        sandbox.confine(hasHome ? line : { ...line, env: { ...line.env, HOME: "/tmp" } }, profile),
+      confine: (line) => {
+        profile = commandProfile(folders, { writable, readable, own, proxySocket: proxy?.path });
+        return sandbox.confine(hasHome ? line : { ...line, env: { ...line.env, HOME: "/tmp" } }, profile);
+      },
       limits: this.#options.limits,
       refusedHosts,
+      isHidden: (path) => profile !== undefined && isHiddenBy(profile, path),
       close: async () => {
         this.#release(command.sessionId);
         await proxy?.close();
@@ -174,6 +177,14 @@ export class SandboxService {
   }
 }
 
+/** The deepest rule about a path decides; a folder that replaces another shows nothing of it. */
+function isHiddenBy({ hidden, readable, writable, replaced }: SandboxProfile, path: string): boolean {
+  const depth = (roots: readonly string[]) =>
+    Math.max(-1, ...roots.filter((root) => isInside(path, root)).map((root) => root.length));
+  const shown = depth([...readable, ...writable, "/tmp", "/var/tmp"]);
+  return depth([...hidden, ...replaced.map((each) => each.path)]) > shown;
+}
+
 /** Hides the private folders of all sessions. In the temporary folders that each sandbox replaces they are hidden already. */
 function withoutOthers(folders: SandboxFolders, root: string): SandboxFolders {
   if (isInside(root, "/tmp") || isInside(root, "/var/tmp")) return folders;
@@ -186,22 +197,45 @@ function isHost(host: string, entry: string): boolean {
   return wanted.startsWith("*.") ? host.endsWith(wanted.slice(1)) : host === wanted;
 }
 
-const signs: readonly (readonly [sign: RegExp, what: string])[] = [
-  [/Read-only file system|EROFS/, "writing outside the workspace"],
-  [
-    /Could not resolve host|Temporary failure in name resolution|Network is unreachable|ENETUNREACH|EAI_AGAIN|Could not connect to server|the sandbox does not allow/i,
-    "the network",
-  ],
-  [/File size limit exceeded|EFBIG/, "a file above the size limit"],
-];
+const networkSigns =
+  /Could not resolve host|Temporary failure in name resolution|Network is unreachable|ENETUNREACH|EAI_AGAIN|Could not connect to server|the sandbox does not allow/i;
+const readOnlySign = /Read-only file system|EROFS/;
+const missingSign = /No such file or directory|ENOENT/;
+const sizeSign = /File size limit exceeded|EFBIG/;
+
+const MAX_NAMED_PATHS = 3;
 
 /**
  * Infers from the output of a failed command what the sandbox probably stopped; undefined if nothing suggests that.
- * Only the program's own error message shows a refusal.
+ * Only the program's own error message shows a refusal, and names the path.
  */
-export function stoppedBySandbox(output: string, refusedHosts: ReadonlySet<string>): string | undefined {
-  const found = signs.filter(([sign]) => sign.test(output)).map(([, what]) => what);
-  const hosts = refusedHosts.size > 0 ? [`the hosts ${[...refusedHosts].join(", ")}`] : [];
-  const all = hosts.length > 0 ? [...found.filter((what) => what !== "the network"), ...hosts] : found;
-  return all.length === 0 ? undefined : all.join(" and ");
+export function stoppedBySandbox(
+  output: string,
+  { refusedHosts, isHidden }: Pick<OpenSandbox, "refusedHosts" | "isHidden">,
+): string | undefined {
+  const lines = output.split("\n");
+  const written = lines.filter((line) => readOnlySign.test(line));
+  const hidden = lines.filter((line) => missingSign.test(line)).flatMap((line) => pathIn(line) ?? []);
+  const read = firstOf([...new Set(hidden)].filter(isHidden));
+  const hosts = refusedHosts.size > 0 ? `the hosts ${[...refusedHosts].join(", ")}` : undefined;
+  const found = [
+    written.length > 0 ? writingTo(firstOf(written.flatMap((line) => pathIn(line) ?? []))) : undefined,
+    read === "" ? undefined : `reading ${read}, which is hidden`,
+    hosts ?? (networkSigns.test(output) ? "the network" : undefined),
+    sizeSign.test(output) ? "a file above the size limit" : undefined,
+  ].filter((what) => what !== undefined);
+  return found.length === 0 ? undefined : found.join(" and ");
+}
+
+function writingTo(paths: string): string {
+  return paths === "" ? "writing outside the workspace" : `writing ${paths}, outside the workspace`;
+}
+
+const firstOf = (paths: readonly string[]): string =>
+  [...new Set(paths)].slice(0, MAX_NAMED_PATHS).join(", ");
+
+/** The absolute path that an error message is about: the last one, since the program comes first. */
+function pathIn(line: string): string | undefined {
+  const quoted = [...line.matchAll(/['"`\u2018](\/[^'"`\u2019]{1,4096})['"`\u2019]/g)].at(-1)?.[1];
+  return quoted ?? [...line.matchAll(/(?:^|[\s=(])(\/[^\s:,)]{1,4096})(?=[:,)\s]|$)/g)].at(-1)?.[1];
 }

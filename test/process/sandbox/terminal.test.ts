@@ -1,7 +1,7 @@
 /** The terminal tool in the real sandbox: what it tells the model, and how a command gets out of it. */
 import { strict as assert } from "node:assert";
 import { existsSync } from "node:fs";
-import { mkdir, mkdtemp, readFile, realpath, rm, writeFile } from "node:fs/promises";
+import { mkdir, mkdtemp, readFile, realpath, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import process from "node:process";
@@ -64,11 +64,86 @@ describe("the terminal tool in the sandbox", { skip }, () => {
 
   it("a command that the sandbox stopped says what was stopped and how to go on", async () => {
     const outside = await run({ command: `touch ${root}/outside` });
-    assert.match(outside.text, /The sandbox stopped writing outside the workspace\./);
+    assert.match(outside.text, /The sandbox stopped writing .*\/outside, outside the workspace\./);
     assert.match(outside.text, /`outside_sandbox`/);
     assert.equal(existsSync(join(root, "outside")), false);
     const network = await run({ command: "curl -sS http://example.com" });
     assert.match(network.text, /The sandbox stopped the network\./);
+  });
+
+  it("a command that the sandbox stopped says which path it could not read or write", async () => {
+    const file = `${root}/outside`;
+    const errors = {
+      "a shell": `echo x > ${file}`,
+      Python: `python3 -c 'open("${file}", "w")'`,
+      Node: `node -e 'require("fs").writeFileSync("${file}", "")'`,
+      mkdir: `LC_ALL=C.UTF-8 mkdir ${file}`,
+    };
+    for (const [program, command] of Object.entries(errors)) {
+      const { text } = await run({ command });
+      assert.ok(text.includes(`writing ${file}, outside the workspace`), `${program}: ${text}`);
+    }
+    const secret = join(root, "home/.env");
+    const { text } = await run({ command: `cat ${secret} ${cwd}/missing` });
+    assert.ok(text.includes(`The sandbox stopped reading ${secret}, which is hidden.`), text);
+  });
+
+  it("a folder that the command must change needs an approval that covers this folder", async () => {
+    const folder = join(root, "elsewhere");
+    await mkdir(folder);
+    const input = {
+      command: `echo made > ${folder}/file; echo x > ${root}/other`,
+      writable_folders: [folder],
+    };
+    const decision = decisionOn(input);
+    assert.deepEqual(
+      [decision.outcome, decision.signature, decision.remember],
+      ["ask", `command:folder ${folder}`, "always"],
+    );
+    await run(input, { approvedPaths: [folder] });
+    assert.equal(await readFile(join(folder, "file"), "utf8"), "made\n");
+    assert.equal(existsSync(join(root, "other")), false);
+    assert.equal(decisionOn({ command: "ls", writable_folders: ["src"] }).outcome, "allow");
+    assert.equal(decisionOn(input, "plan").outcome, "deny");
+  });
+
+  it("no approval opens the keys, a whole home or a folder of the system to a command", async () => {
+    for (const folder of ["/", "/etc", "/usr", join(root, "home"), join(root, "user")]) {
+      assert.equal(decisionOn({ command: "ls", writable_folders: [folder] }).outcome, "deny", folder);
+    }
+    await symlink(join(root, "home"), join(cwd, "link"));
+    assert.equal(decisionOn({ command: "ls", writable_folders: ["link"] }).outcome, "deny");
+    const own = decisionOn({ command: "ls", writable_folders: [join(root, "home/skills")] });
+    assert.deepEqual([own.outcome, own.remember], ["ask", "never"]);
+    await rm(join(cwd, "link"));
+  });
+
+  it("a folder that became another one after the approval is not opened", async () => {
+    for (const name of ["asked", "victim"]) await mkdir(join(root, name));
+    await symlink(join(root, "victim"), join(cwd, "link"));
+    const input = { command: `echo x > link/file`, writable_folders: ["link"] };
+    await assert.rejects(
+      run(input, { approvedPaths: [join(root, "asked")] }),
+      /is not the folder that was approved/,
+    );
+    assert.equal(existsSync(join(root, "victim/file")), false);
+    await rm(join(cwd, "link"));
+  });
+
+  it("further folders of the session, such as those that an editor adds, can be changed", async () => {
+    const more = join(root, "user/more");
+    await mkdir(more);
+    await writeFile(join(more, "given"), "given\n");
+    const command = `cat ${more}/given; echo made > ${more}/file`;
+    assert.match((await run({ command })).text, /No such file/);
+    assert.match((await run({ command }, { roots: [more] })).text, /given/);
+    assert.equal(await readFile(join(more, "file"), "utf8"), "made\n");
+    const planned = await run(
+      { command: `cat ${more}/file; echo x > ${more}/new` },
+      { roots: [more], isPlanning: true },
+    );
+    assert.match(planned.text, /made/);
+    assert.equal(existsSync(join(more, "new")), false);
   });
 
   it("a command that fails by itself is not blamed on the sandbox", async () => {

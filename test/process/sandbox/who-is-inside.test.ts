@@ -1,4 +1,4 @@
-/** The table "Who is inside" of docs/sandbox.md, row by row, in a real service. */
+/** The table "What runs inside" of docs/sandbox.md, row by row, in a real service. */
 import { strict as assert } from "node:assert";
 import { execFileSync } from "node:child_process";
 import { chmod, mkdir, readFile, rm, writeFile } from "node:fs/promises";
@@ -12,6 +12,8 @@ import { Jobs } from "../../../src/cron/job/jobs.ts";
 import type { JobDefinition } from "../../../src/cron/job/job.ts";
 import { findSandbox } from "../../../src/exec/sandbox/sandbox.ts";
 import { definition } from "../../harness/cron.ts";
+import { createAcpPlace } from "../../harness/acp.ts";
+import { calling, saying } from "../../harness/openai-server.ts";
 import { connectSocket } from "../../harness/rpc.ts";
 import { fetchRun, startRun } from "../../harness/runs.ts";
 import { startTestService, type TestService, type TestServiceOptions } from "../../harness/service.ts";
@@ -75,6 +77,20 @@ describe("inside of the sandbox", { skip }, () => {
     const [fromSkill, fromHook] = await model.answers;
     assertInside([fromSkill as ToolMessage]);
     assertInside([fromHook as ToolMessage]);
+  });
+
+  it("a command that an editor shows in a terminal", async () => {
+    const replies = [calling({ id: "call_1", name: "terminal", json: JSON.stringify({ command: PROBE }) })];
+    await using place = await createAcpPlace({ replies: () => replies.shift() ?? saying("over") });
+    await mkdir(join(place.folder, "agentd"));
+    await writeFile(join(place.home, "secret"), SECRET);
+    const editor = await place
+      .start({ env: { AGENTD_SANDBOX: "required" } })
+      .client({ capabilities: { terminal: true, _meta: { terminal_output: true } } });
+    await editor.prompt(await editor.session(place.folder), "look");
+    const shown = JSON.stringify(editor.updates("tool_call_update"));
+    assert.match(shown, /bwrap\\n/);
+    assert.doesNotMatch(shown, new RegExp(SECRET));
   });
 
   it("a command of a webhook run, and there is no way out", async () => {

@@ -1,7 +1,7 @@
 import type { SessionMode } from "../../session/session.ts";
 import { reviewCommand } from "./command.ts";
-import { areaOf, checkRead, checkWrite, isInside, isWithin, type PolicyPaths } from "./paths.ts";
-import { ask, isAlwaysAsked, isContained, rememberOf, type Finding, type Remember } from "./risk.ts";
+import { areaOf, checkRead, checkWrite, isInside, isVital, isWithin, type PolicyPaths } from "./paths.ts";
+import { ask, deny, isAlwaysAsked, isContained, rememberOf, type Finding, type Remember } from "./risk.ts";
 import type { ToolIntent } from "../../engine.ts";
 
 /** What requires approval: risky calls (`ask`), all calls but reads (`always_ask`), or none (`yolo`). */
@@ -60,7 +60,7 @@ const MAX_REASONS = 3;
  *
  * The policy evaluates the text of commands, not the behaviour of running programs. It guards against accidents,
  * careless models and injected text. A command in the sandbox of src/exec/sandbox asks only about what the sandbox does
- * not contain: what it destroys inside the workspace, secrets there, hosts, and what later sessions obey. Pure; never
+ * not contain: what it destroys inside the workspace, secrets there, hosts, further folders, and what later sessions obey. Pure; never
  * throws.
  */
 export function decide(intent: ToolIntent, context: PolicyContext, tool = intent.title): PolicyDecision {
@@ -78,7 +78,8 @@ export function decide(intent: ToolIntent, context: PolicyContext, tool = intent
   const denied = findings.filter((finding) => finding.outcome === "deny");
   if (denied.length > 0) return { outcome: "deny", reason: reasonsOf(denied), ...never };
   // In the sandbox, plan mode is kept by a file system that cannot be changed.
-  if (sessionMode === "plan" && about.changes && !sandbox)
+  const isReadOnly = sandbox !== undefined && (sandbox.folders ?? []).length === 0;
+  if (sessionMode === "plan" && about.changes && !isReadOnly)
     return { outcome: "deny", reason: ONLY_PLANS, ...never };
   const shapes =
     findings.length > 0 ? [...new Set(findings.map((finding) => finding.shape))].toSorted() : [shape];
@@ -145,9 +146,21 @@ function evaluateShell({ script, sandbox }: ToolIntent, command: string, context
   const { text, folder } = script ?? { text: command, folder: undefined };
   const review = reviewCommand(text, context, { folder, allow: context.allow });
   const reached = (sandbox?.hosts ?? []).map((host) => ask(`it reaches ${host}`, `host ${host}`, "reaching"));
-  const findings = [...review.findings, ...reached];
+  const opened = (sandbox?.folders ?? []).flatMap((folder) => checkOpening(folder, context) ?? []);
+  const findings = [...review.findings, ...reached, ...opened];
   // Without findings the text is the shape: a grant covers the same command only.
   return { ...review, findings, changes: !review.looksOnly, editsInside: false, shape: command.trim() };
+}
+
+/** Checks a folder that a command in the sandbox wants to change. The temporary folder outside is not its own. */
+function checkOpening(folder: string, context: PolicyContext): Finding | undefined {
+  if (isInside(folder, context)) return undefined;
+  if (folder === "/" || isVital(folder, context)) {
+    return deny(`${folder} is a whole home or a folder of the system. Name the folder in it that changes`);
+  }
+  const finding = checkWrite(folder, context);
+  if (finding !== undefined && finding.risk !== "outside") return finding;
+  return ask(`it changes files in ${folder}`, `folder ${folder}`, "opening");
 }
 
 function evaluateFiles({ reads = [], writes = [], title }: ToolIntent, context: PolicyContext): Evaluation {

@@ -51,6 +51,8 @@ const risks = {
   outward: { remember: "always" },
   /** Reaches a host that the sandbox does not allow yet. */
   reaching: { remember: "always" },
+  /** Changes a folder that the sandbox does not allow yet. */
+  opening: { remember: "always" },
   /** Reaches an address that is not public. The proxy of the sandbox refuses these by itself. */
   local: { remember: "always", isContained: true },
   /** Writes outside the workspace. */

@@ -11,7 +11,7 @@ import { mentionsProgram } from "../../question/policy/starters.ts";
 import { closedObject, flag, nonEmptyText } from "../../tool/schema.ts";
 import { defineTool, type Tool, type ToolContext, ToolError, type ToolOutput } from "../../engine.ts";
 import type { ToolIntent } from "../../engine.ts";
-import { directoryOf, realPath } from "../files/paths.ts";
+import { directoryOf, MAX_PATH_CHARACTERS, realPath } from "../files/paths.ts";
 import type { Processes } from "./processes.ts";
 
 export interface TerminalOptions {
@@ -38,6 +38,7 @@ interface TerminalInput {
   readonly background?: boolean;
   readonly outside_sandbox?: boolean;
   readonly hosts?: readonly string[];
+  readonly writable_folders?: readonly string[];
 }
 
 const MAX_TIMEOUT_SECONDS = 600;
@@ -89,7 +90,7 @@ export function createTerminal(options: TerminalOptions): Tool {
         title: `Run: ${title}`,
         command,
         ...script,
-        ...sandboxIntent(input, options),
+        ...sandboxIntent(input, cwd, options),
       };
     },
     run: (input, context) => run(input, context, options),
@@ -125,7 +126,8 @@ async function run(
   if (end.stoppedBy === "abort") throw context.signal.reason;
   const output = excerpt.text();
   const durationMs = performance.now() - startedMs;
-  const stopped = sandbox && end.exitCode !== 0 ? stoppedBySandbox(output, sandbox.refusedHosts) : undefined;
+  const hasFailed = end.exitCode !== 0 && end.hasNotRun !== true;
+  const stopped = sandbox && hasFailed ? stoppedBySandbox(output, sandbox) : undefined;
   const text = report(end, output, { timeoutMs, durationMs, stopped });
   return { text, exit: exitOf(end, excerpt.omittedBytes), ...codeOf(end) };
 }
@@ -150,6 +152,12 @@ const sandboxParameters = {
     description:
       "Hosts that the command must reach, such as registry.npmjs.org. Others than the allowed ones need approval.",
   },
+  writable_folders: {
+    type: "array",
+    maxItems: 8,
+    items: nonEmptyText(MAX_PATH_CHARACTERS, "A folder, relative to the workspace or absolute."),
+    description: "Existing folders outside the workspace that the command must change, after approval.",
+  },
 } as const;
 
 const SANDBOX_NOTE =
@@ -157,27 +165,48 @@ const SANDBOX_NOTE =
   "allowed hosts.";
 
 const WAY_OUT =
-  "If the command must do this, name the hosts in `hosts`, or call it again with `outside_sandbox`: both ask for " +
-  "approval.";
+  "If the command must do this, call it again with the hosts in `hosts`, the folders in `writable_folders`, or " +
+  "`outside_sandbox`: each asks for approval.";
 
-/** What the policy needs to know: whether the command is contained, and which hosts a person must approve. */
+/** What the policy needs to know: whether the command is contained, and which hosts and folders a person must approve. */
 function sandboxIntent(
-  { outside_sandbox: isOutside = false, hosts = [] }: TerminalInput,
+  { outside_sandbox: isOutside = false, hosts = [], writable_folders: named = [] }: TerminalInput,
+  cwd: string,
   { sandbox }: TerminalOptions,
-): Pick<ToolIntent, "sandbox"> {
+): Pick<ToolIntent, "sandbox" | "writes"> {
   if (!sandbox?.isActive || isOutside) return {};
   const asked = hosts.map((host) => host.toLowerCase()).filter((host) => !sandbox.allows(host));
-  return { sandbox: { network: sandbox.hasNetwork || hosts.length > 0, hosts: asked } };
+  const folders = [...new Set(named.map((folder) => realPath(folder, cwd)))];
+  const network = sandbox.hasNetwork || hosts.length > 0;
+  if (folders.length === 0) return { sandbox: { network, hosts: asked } };
+  return { sandbox: { network, hosts: asked, folders }, writes: folders };
 }
 
 function openSandbox(
-  { outside_sandbox: isOutside = false, hosts = [] }: TerminalInput,
-  { sessionId, cwd, isPlanning }: Pick<ToolContext, "sessionId" | "cwd" | "isPlanning">,
+  { outside_sandbox: isOutside = false, hosts = [], writable_folders: named = [] }: TerminalInput,
+  { sessionId, cwd, roots = [], isPlanning, approvedPaths }: ToolContext,
   { sandbox }: TerminalOptions,
 ): Promise<OpenSandbox | undefined> {
   if (!sandbox || isOutside) return Promise.resolve(undefined);
-  const folders = isPlanning ? { writable: [], readable: [cwd] } : { writable: [cwd] };
-  return sandbox.open({ sessionId, ...folders, hosts });
+  const own = [cwd, ...roots];
+  if (isPlanning) return sandbox.open({ sessionId, writable: [], readable: own, hosts });
+  return sandbox.open({
+    sessionId,
+    writable: [...own, ...openedFolders(named, { cwd, approvedPaths })],
+    hosts,
+  });
+}
+
+/** The folders by the names that the policy decided about: a link may lead elsewhere by now. */
+function openedFolders(
+  named: readonly string[],
+  { cwd, approvedPaths }: Pick<ToolContext, "cwd" | "approvedPaths">,
+): readonly string[] {
+  const folders = named.map((folder) => realPath(folder, cwd));
+  const moved = folders.find((folder) => approvedPaths !== undefined && !approvedPaths.includes(folder));
+  if (moved !== undefined)
+    throw new ToolError(`${moved} is not the folder that was approved. Call it again.`);
+  return folders;
 }
 
 /** Long enough for immediate failures. */
@@ -229,6 +258,7 @@ function report(
     stopped,
   }: { readonly timeoutMs: number; readonly durationMs: number; readonly stopped: string | undefined },
 ): string {
+  if (end.hasNotRun) return `The sandbox could not be started, and the command did not run:\n${output}`;
   const seconds = (durationMs / 1000).toFixed(2);
   const how =
     end.exitCode === undefined ? `Ended by ${end.signalName ?? "a signal"}` : `Exit code ${end.exitCode}`;
