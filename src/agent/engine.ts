@@ -39,6 +39,7 @@ export interface OutputFormat {
  * - MUST take steering text with `ports.takeSteers` before each model call and add it as user messages.
  * - MUST stop soon after `signal` aborts: the running model call is cut, the text so far is saved with
  *   `interrupted: true`, calls without an answer get one with status `aborted`, and the end says `aborted`.
+ * - MUST await `ports.drain`, if there is one and it returns a promise, before it reads more of an answer.
  * - MUST NOT retry a model call once it emitted anything for that call.
  * - MUST ask `ports.admit`, if there is one, before each model call; a text ends the turn with `budget_exceeded` and it.
  * - MUST call `ports.compact`, if there is one, before a model call whose context would be above `compactAtTokens`, and
@@ -106,6 +107,11 @@ export interface TurnPorts {
   callTool(call: ToolCall): Promise<ToolAnswer>;
   takeSteers(): readonly string[];
   saveStep(step: { readonly messages: readonly Message[]; readonly usage: Usage }): void;
+  /**
+   * Returns what to await before more of an answer is read, while much of what was emitted is not stored yet; undefined
+   * otherwise. So a fast model waits for the store, and memory does not grow with the answer. Never rejects.
+   */
+  drain?(): Promise<void> | undefined;
   /** Returns why no model may be called; undefined when one may. */
   admit?(): string | undefined;
   /**

@@ -306,6 +306,8 @@ class ScriptedModel implements TurnModel {
         if (signal.aborted) break;
         text += delta;
         ports.emit({ type: "message.delta", messageId, text: delta });
+        const waiting = ports.drain?.();
+        if (waiting) await waiting;
       }
     } catch (error) {
       if (!signal.aborted) throw error;

@@ -18,7 +18,7 @@ const LOOK_MS = 20;
 const IDLE_LOOK_MS = 200;
 const MB = 1_048_576;
 
-/** All chats of the last scene are at work at once, and no reader is one too many or cut, which would stop its chat. */
+/** All chats of a scene are at work at once, and no reader is one too many or cut, which would stop its chat. */
 const SETTINGS = JSON.stringify({
   limits: { max_concurrent_runs: 40, max_subscribers_per_run: 100_000, slow_reader_seconds: 3_600 },
 });
@@ -40,6 +40,7 @@ const SCENES: readonly Scene[] = [
   { name: "300 silent readers of a run of 50 MB", steps: 50, runs: 1, readers: 300 },
   { name: "384 silent readers of 24 runs of 10 MB", steps: 10, runs: 24, readers: 16 },
   { name: "40 silent chats of 20 MB, all at work at once", steps: 20, runs: 40, readers: 0 },
+  { name: "10 silent chats of 20 MB, as many as work at once by default", steps: 20, runs: 10, readers: 0 },
 ];
 
 /**

@@ -101,7 +101,8 @@ export class ModelCaller {
     const { reader, traceparent } = input;
     const { signal, settings, toolChoice } = this.#turn;
     const { timeoutMs = DEFAULT_TIMEOUT_MS } = provider;
-    const guard = new StallGuard(this.#options.clock, { timeoutMs, signal });
+    const drain = () => this.#turn.ports.drain?.();
+    const guard = new StallGuard(this.#options.clock, { timeoutMs, signal, drain });
     const request = {
       provider,
       modelId: ref.id,

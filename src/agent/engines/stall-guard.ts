@@ -1,5 +1,12 @@
 import { abortable, type Clock } from "../../base/time.ts";
+import type { TurnPorts } from "../engine.ts";
 import { StallError } from "./provider-error.ts";
+
+interface StallGuardOptions {
+  readonly timeoutMs: number;
+  readonly signal: AbortSignal;
+  readonly drain?: TurnPorts["drain"];
+}
 
 /**
  * Aborts a model call when its turn is stopped or the provider sends nothing for `timeoutMs`. It does not rely on the
@@ -11,12 +18,16 @@ export class StallGuard {
   readonly #turn: AbortSignal;
   readonly #abort = new AbortController();
   readonly #follow = () => this.#abort.abort(this.#turn.reason);
+  readonly #drain: () => Promise<void> | undefined;
   #cancel: (() => void) | undefined;
+  #ended = false;
 
-  constructor(clock: Clock, options: { readonly timeoutMs: number; readonly signal: AbortSignal }) {
+  /** `drain`: see {@link TurnPorts.drain}. */
+  constructor(clock: Clock, options: StallGuardOptions) {
     this.#clock = clock;
     this.#timeoutMs = options.timeoutMs;
     this.#turn = options.signal;
+    this.#drain = options.drain ?? (() => undefined);
     if (this.#turn.aborted) this.#follow();
     else this.#turn.addEventListener("abort", this.#follow, { once: true });
   }
@@ -30,6 +41,16 @@ export class StallGuard {
     const seconds = this.#timeoutMs / 1000;
     const expire = () => this.#abort.abort(new StallError(`sent nothing for ${seconds} seconds.`));
     this.#cancel = this.#clock.after(this.#timeoutMs, expire);
+  }
+
+  /** Returns what to await before the next part is read. The provider does not count as silent meanwhile. */
+  drained(): Promise<void> | undefined {
+    const waiting = this.#drain();
+    if (!waiting) return undefined;
+    this.#cancel?.();
+    return waiting.then(() => {
+      if (!this.#ended) this.alive();
+    });
   }
 
   /** Settles as `work` does, or rejects with the guard's reason once it aborts. */
@@ -53,6 +74,8 @@ export class StallGuard {
         if (done) break;
         this.alive();
         if (take(value)) break;
+        const waiting = this.drained();
+        if (waiting) await waiting;
       }
       this.signal.throwIfAborted();
     } finally {
@@ -79,6 +102,7 @@ export class StallGuard {
   }
 
   end(): void {
+    this.#ended = true;
     this.#cancel?.();
     this.#turn.removeEventListener("abort", this.#follow);
   }

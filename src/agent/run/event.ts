@@ -77,6 +77,9 @@ const MERGED: Readonly<Record<string, string>> = {
 /** Longest merged delta: a slow reader holds at least one in memory. */
 const MAX_MERGED_CHARACTERS = 16_384;
 
+/** Most text that may wait to be stored before the model has to wait: a few of the largest events. */
+const MAX_WAITING_CHARACTERS = 131_072;
+
 const isDelta = (event: NewEvent): boolean => event.type in MERGED;
 
 interface Batch {
@@ -121,6 +124,10 @@ export class EventWriter {
   #rest: Batch | undefined;
   /** True while a caller waits for the pending events to be durable. */
   #urgent = false;
+  /** Text in pending events, and in the batch of the current write. */
+  #pendingCharacters = 0;
+  #writtenCharacters = 0;
+  #drained: PromiseWithResolvers<void> | undefined;
 
   constructor(options: RecorderOptions) {
     this.#options = options;
@@ -129,6 +136,7 @@ export class EventWriter {
   /** Adds an event. Deltas may wait for {@link MERGE_MS}; other events are written at once. */
   event(event: NewEvent): void {
     if (this.#finishing) return;
+    this.#pendingCharacters += charactersIn(event);
     if (!isDelta(event) || !this.#merge(event)) this.#events.push(event);
     if (isDelta(event)) this.#beginSoon();
     else this.#begin();
@@ -138,6 +146,12 @@ export class EventWriter {
   messages(messages: readonly Message[]): void {
     this.#messages.push(...messages);
     this.#begin();
+  }
+
+  /** Returns what resolves when little of the events waits to be stored; undefined while that is so. Never rejects. */
+  drain(): Promise<void> | undefined {
+    if (!this.#isCrowded) return undefined;
+    return (this.#drained ??= Promise.withResolvers<void>()).promise;
   }
 
   /** Resolves when all pending events and messages are durable. Rejects when they cannot be written. */
@@ -162,6 +176,7 @@ export class EventWriter {
     ended: (tx: Tx) => Promise<T | undefined> = async () => undefined,
   ): Promise<T | undefined> {
     this.#finishing = true;
+    this.#relieve();
     this.#cancelTimer?.();
     if (this.#taken) await this.#write;
     return this.#options.store.write(async (tx) => {
@@ -179,6 +194,18 @@ export class EventWriter {
     this.#cancelTimer?.();
     this.#events = [];
     this.#messages = [];
+    this.#relieve();
+  }
+
+  get #isCrowded(): boolean {
+    if (this.#finishing || this.#failed) return false;
+    return this.#pendingCharacters + this.#writtenCharacters > MAX_WAITING_CHARACTERS;
+  }
+
+  #relieve(): void {
+    if (this.#isCrowded) return;
+    this.#drained?.resolve();
+    this.#drained = undefined;
   }
 
   get #mustBeSafe(): boolean {
@@ -218,6 +245,7 @@ export class EventWriter {
    */
   #fail(error: unknown): void {
     this.#failed = true;
+    this.#relieve();
     if (!isUnavailable(error)) this.#uncertain = undefined;
     this.#options.onFailure(error);
   }
@@ -244,6 +272,8 @@ export class EventWriter {
   #settled(): void {
     this.#write = undefined;
     this.#taken = false;
+    this.#writtenCharacters = 0;
+    this.#relieve();
     if (this.#finishing || (this.#events.length === 0 && this.#messages.length === 0)) return;
     if (this.#messages.length === 0 && this.#events.every(isDelta)) this.#beginSoon();
     else this.#begin();
@@ -264,6 +294,8 @@ export class EventWriter {
     const batch = { events: this.#events, messages: this.#messages };
     this.#events = [];
     this.#messages = [];
+    this.#writtenCharacters = this.#pendingCharacters;
+    this.#pendingCharacters = 0;
     return batch;
   }
 
@@ -289,4 +321,10 @@ export class EventWriter {
     this.#events[this.#events.length - 1] = { ...last, data: { ...last.data, [field]: text } };
     return true;
   }
+}
+
+/** Returns the length of the text that makes an event large. */
+function charactersIn({ data }: NewEvent): number {
+  const { delta, text } = data;
+  return typeof delta === "string" ? delta.length : typeof text === "string" ? text.length : 0;
 }

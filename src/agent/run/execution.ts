@@ -277,6 +277,7 @@ export class Execution {
       callTool: (call) => callTool(call, scope()),
       takeSteers: () => this.#takeSteers(),
       saveStep: (step) => this.#saveStep(step.messages, step.usage),
+      drain: () => this.#drain(),
       admit: () => budget.admit(),
       compact: (reason, saved) => this.#auxiliaryCalls().compact(reason, saved),
     };
@@ -299,6 +300,12 @@ export class Execution {
       span: this.#span,
       ports,
     };
+  }
+
+  #drain(): Promise<void> | undefined {
+    const waiting = this.#recorder.drain();
+    // A run that is being stopped does not wait for the store.
+    return waiting && abortable(waiting, this.#abort.signal).catch(() => {});
   }
 
   #auxiliaryCalls(): AuxiliaryCalls {

@@ -53,6 +53,21 @@ function watchWrites(t: TestContext, { store }: TestAgent): readonly unknown[] {
   return synced;
 }
 
+/** Keeps writes with such options from beginning until the returned function is called. */
+function holdWrites(
+  t: TestContext,
+  { store }: TestAgent,
+  isHeld: (options: Parameters<TestAgent["store"]["write"]>[1]) => boolean,
+): () => void {
+  const { promise, resolve } = Promise.withResolvers<void>();
+  const { write } = store;
+  t.mock.method(store, "write", async (...args: Parameters<typeof write>) => {
+    if (isHeld(args[1])) await promise;
+    return write(...args);
+  });
+  return resolve;
+}
+
 const nextTurn = () => new Promise((resolve) => setImmediate(resolve));
 
 test("the first delta goes at once, and those that follow within the tick go as one", async () => {
@@ -150,6 +165,74 @@ test("what has to be safe does not go with a write that was begun before and is 
   assert.deepEqual([synced.at(-1), (await written()).length], [true, 2]);
   await finish();
 });
+
+test("a model has to wait while more than 128 KiB of text waits to be stored, and no longer", async (t) => {
+  await using agent = await createTestAgent();
+  const { recorder, runId, finish } = await createRecorder(agent);
+  const release = holdWrites(t, agent, () => true);
+  const fill = () => {
+    for (let pieces = 1; ; pieces++) {
+      recorder.event(delta(runId, "x".repeat(10_000)));
+      if (recorder.drain()) return pieces;
+    }
+  };
+  assert.equal(fill(), 14);
+  release();
+  await recorder.drain();
+  assert.equal(recorder.drain(), undefined);
+  await finish();
+});
+
+for (const [what, end] of [
+  ["is finished", (recorder: EventWriter, finish: () => Promise<unknown>) => void finish()],
+  ["is given to another process", (recorder: EventWriter) => recorder.abandon()],
+] as const) {
+  test(`a model does not wait for the store once the run ${what}`, async (t) => {
+    await using agent = await createTestAgent();
+    const { recorder, runId, finish } = await createRecorder(agent);
+    const release = holdWrites(t, agent, () => true);
+    recorder.event(delta(runId, "x".repeat(200_000)));
+    const waiting = recorder.drain();
+    assert.ok(waiting);
+    end(recorder, finish);
+    await waiting;
+    release();
+    await recorder.flush();
+  });
+}
+
+test("a model does not wait for a store that failed", async (t) => {
+  await using agent = await createTestAgent();
+  const { recorder, runId, failures } = await createRecorder(agent);
+  failWrites(t, agent.store).begin(() => "refused");
+  recorder.event(delta(runId, "x".repeat(200_000)));
+  await recorder.drain();
+  assert.equal(failures.length, 1);
+  assert.equal(recorder.drain(), undefined);
+});
+
+for (const stops of [false, true]) {
+  const what = stops ? "the run can be stopped meanwhile" : "the run goes on when the store does";
+  test(`an answer is read no faster than it is stored, and ${what}`, async (t) => {
+    let read = 0;
+    async function* answer() {
+      while (read < 100) yield `${++read} `.padEnd(10_000, "x");
+    }
+    await using agent = await createTestAgent({ script: () => ({ text: answer() }) });
+    const release = holdWrites(t, agent, (options) => options?.durable === false);
+    const { runId } = await agent.submit("hi");
+    await agent.event(runId, "run.started");
+    for (let turn = 0; turn < 500; turn++) await nextTurn();
+    assert.equal(read, 14, "pieces of 10 kB, of which 128 KiB may wait");
+    if (stops) await agent.runs.stop(runId, "enough");
+    else release();
+    const last = (await agent.events(runId)).at(-1);
+    assert.equal(last?.type, stops ? "run.cancelled" : "run.completed");
+    // The loop over the answer pulls one more piece before it sees that the run is stopped.
+    assert.equal(read, stops ? 15 : 100);
+    release();
+  });
+}
 
 test("after the finish nothing more is taken, and no timer is left", async () => {
   await using agent = await createTestAgent();

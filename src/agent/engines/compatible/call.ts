@@ -42,6 +42,8 @@ async function call(request: ModelCallRequest, { guard, reader }: CallPorts): Pr
       if (pending) await pending;
       if (reader.isFull) return;
     }
+    const waiting = guard.drained();
+    if (waiting) await waiting;
   }
   parts.end();
 }

@@ -285,6 +285,20 @@ test("a provider that never starts to answer times out", async () => {
   assert.equal(clock.pending, 0, "no timer is left");
 });
 
+test("a provider does not time out while its answer waits to be stored", async () => {
+  const clock = new FakeClock();
+  await using local = await startLocalEngine([saying("a", "b")], { clock, provider: { timeoutMs: 5000 } });
+  let waits = 0;
+  const { end } = await probe(local.engine, {
+    drain: () => {
+      waits += 1;
+      return waits > 1 ? undefined : Promise.resolve().then(() => clock.tick(60_000));
+    },
+  });
+  assert.deepEqual([end.stop, end.text], ["end", "ab"]);
+  assert.equal(clock.pending, 0, "no timer is left");
+});
+
 test("each piece of an answer restarts the timeout, and a stall saves the partial text", async () => {
   const clock = new FakeClock();
   await using local = await startLocalEngine([{ pieces: [{ text: "a" }, { text: "b" }, { hang: true }] }], {

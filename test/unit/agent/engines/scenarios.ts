@@ -89,6 +89,21 @@ function speaking(says: Says, run: Run): void {
     ]);
   });
 
+  says("no more of an answer is read while what was emitted of it waits to be stored", async () => {
+    let [waits, isWaiting, early] = [0, false, 0];
+    const { end } = await run([{ text: ["Hel", "lo"] }], {
+      onEvent: () => void (early += isWaiting ? 1 : 0),
+      drain: () => {
+        waits += 1;
+        if (waits > 1) return undefined;
+        isWaiting = true;
+        return turns(20).then(() => void (isWaiting = false));
+      },
+    });
+    assert.deepEqual([end.text, early], ["Hello", 0]);
+    assert.ok(waits > 0, "the engine never asked");
+  });
+
   says("a model that says nothing ends its turn without a message", async () => {
     const { end, events, steps } = await run([{}]);
     assert.equal(end.stop, "end");
@@ -385,4 +400,9 @@ function oursOnly(message: Message) {
 function ourPart({ provider: _, ...part }: AssistantPart) {
   const { id: __, ...rest } = { id: undefined, ...part };
   return rest;
+}
+
+/** Lets everything else run that many times. */
+async function turns(count: number): Promise<void> {
+  for (let turn = 0; turn < count; turn++) await new Promise((resolve) => setImmediate(resolve));
 }

@@ -20,6 +20,7 @@ export interface ProbeOptions {
   readonly steers?: readonly (readonly string[])[];
   readonly admit?: TurnPorts["admit"];
   readonly compact?: TurnPorts["compact"];
+  readonly drain?: TurnPorts["drain"];
   readonly onSteer?: () => void;
   /** Receives each step before it counts as saved; may throw. */
   readonly onSave?: () => void;
@@ -81,6 +82,7 @@ export async function probe(engine: Engine, options: ProbeOptions = {}): Promise
       },
       ...(options.admit ? { admit: options.admit } : {}),
       ...(options.compact ? { compact: options.compact } : {}),
+      ...(options.drain ? { drain: options.drain } : {}),
     },
   };
   const end = await engine.runTurn(turn);
