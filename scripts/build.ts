@@ -9,6 +9,7 @@ import { commonJsNames } from "./lib/commonjs-names.ts";
 import { writeDeclarations } from "./lib/declarations.ts";
 import { replaceFolder, writeText } from "./lib/files.ts";
 import { licenceTexts } from "./lib/licences.ts";
+import { mergeChunks, type Starts } from "./lib/merge-chunks.ts";
 
 const root = resolve(import.meta.dirname, "..");
 const dist = join(root, "dist");
@@ -52,7 +53,52 @@ const withoutIdleGetters: Plugin = {
   },
 };
 
-const { outputFiles, metafile } = await build({
+/**
+ * What each start loads. Those that begin with another go on where that one is ready, or has said which command it is:
+ * a host is greeted before what serves it loads.
+ */
+const CLI = ["src/cli/main.ts", "src/cli/kit/version.ts"];
+const KEPT = [...CLI, "src/cli/kit/code-cache.ts"];
+const RPC = [...KEPT, "src/cli/gateway/rpc.ts", "src/app/home.ts"];
+const ACP = [...KEPT, "src/cli/acp/acp.ts", "src/cli/acp/serve.ts"];
+const STARTS: Starts = {
+  cli: CLI,
+  kept: KEPT,
+  rpc: RPC,
+  service: [...RPC, "src/app/start.ts"],
+  gateway: [
+    ...KEPT,
+    "src/cli/gateway/gateway.ts",
+    "src/app/start.ts",
+    "src/app/wire-cron.ts",
+    "src/gateway/listen.ts",
+    "src/http/app.ts",
+    "src/config/keys.ts",
+    "src/rpc/connection/socket.ts",
+  ],
+  acp: ACP,
+  editor: [...ACP, "src/acp/methods.ts", "src/cli/acp/deps.ts"],
+};
+
+/** Listeners of TLS and HTTP/2, which agentd never opens, load their part of Node when they are. */
+const withoutIdleListeners: Plugin = {
+  name: "without-idle-listeners",
+  setup(bundler) {
+    const namespace = "idle-listener";
+    bundler.onResolve({ filter: /^node:https?2?$/ }, ({ path, importer }) =>
+      path !== "node:http" && /[\\/]srvx[\\/]/.test(importer) ? { path, namespace } : undefined,
+    );
+    bundler.onLoad({ filter: /./, namespace }, ({ path }) => ({
+      contents: [
+        `const load = () => process.getBuiltinModule("${path}");`,
+        "export default { createServer: (...all) => load().createServer(...all),",
+        "  createSecureServer: (...all) => load().createSecureServer(...all) };",
+      ].join("\n"),
+    }));
+  },
+};
+
+const bundled = await build({
   write: false,
   metafile: true,
   absWorkingDir: root,
@@ -69,12 +115,16 @@ const { outputFiles, metafile } = await build({
   banner: { js: banner },
   // Ink looks for its developer tools only where DEV says so, and does without them.
   external: ["react-devtools-core"],
-  plugins: [withoutIdleGetters, withoutLocales, commonJsNames],
+  plugins: [withoutIdleListeners, withoutIdleGetters, withoutLocales, commonJsNames],
   logLevel: "warning",
 });
-for (const { path, text } of outputFiles) await writeText(path, withoutIdleBanner(text));
+const merged = await mergeChunks(bundled, { folder: join(fresh, "chunks"), starts: STARTS });
+for (const { path, text } of merged) await writeText(path, withoutIdleBanner(text));
 await writeStarter(join(fresh, "agentd.mjs"));
-await writeText(join(fresh, "THIRD-PARTY.txt"), await licenceTexts(root, Object.keys(metafile.inputs)));
+await writeText(
+  join(fresh, "THIRD-PARTY.txt"),
+  await licenceTexts(root, Object.keys(bundled.metafile.inputs)),
+);
 // Hosts get the clients: they must run anywhere, so they are built apart, without the banner.
 await build({
   absWorkingDir: root,

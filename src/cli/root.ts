@@ -1,6 +1,6 @@
 /** All commands of `agentd`. */
 import { defineCommand, type CommandDef } from "citty";
-import { lazyCommand } from "./kit/command.ts";
+import { lazyCommand, lazyService } from "./kit/command.ts";
 
 // Commands load on demand: `agentd version` must not wait for the service.
 export const rootCommand: CommandDef = defineCommand({
@@ -9,7 +9,7 @@ export const rootCommand: CommandDef = defineCommand({
     description: "One AI agent for any program, over HTTP, JSON-RPC, ACP, webhooks and cron.",
   },
   subCommands: {
-    gateway: lazyCommand(
+    gateway: lazyService(
       "Run the service; `agentd gateway setup` sets up webhooks and message platforms",
       async () => (await import("./gateway/gateway.ts")).gatewayCommand,
     ),
@@ -17,11 +17,11 @@ export const rootCommand: CommandDef = defineCommand({
       "Chat with the agent in a terminal or through pipes",
       async () => (await import("./chat/chat.ts")).chatCommand,
     ),
-    rpc: lazyCommand(
+    rpc: lazyService(
       "Serve the TUI gateway on standard input and output",
       async () => (await import("./gateway/rpc.ts")).rpcCommand,
     ),
-    acp: lazyCommand(
+    acp: lazyService(
       "Serve an editor on standard input and output",
       async () => (await import("./acp/acp.ts")).acpCommand,
     ),

@@ -4,8 +4,6 @@ import { defineCommand, runCommand, type ArgsDef } from "citty";
 import { switchOption, textOption } from "../kit/options.ts";
 import { takeStdout } from "../../base/system/frame-output.ts";
 import { reportError, Shutdown } from "./process.ts";
-import { keepCompiledCode } from "../kit/runtime.ts";
-import { currentContext } from "../kit/context.ts";
 import { UsageError } from "../kit/arguments.ts";
 
 const IDES = ["zed", "jetbrains", "vscode", "registry", "all"] as const;
@@ -38,20 +36,10 @@ export const acpCommand = defineCommand({
     const output = takeStdout();
     const shutdown = new Shutdown();
     process.on("unhandledRejection", reportError);
-    keepCode();
     const { serveAcp } = await import("./serve.ts");
     await serveAcp(output, shutdown);
   },
 });
-
-/** Ignores an invalid profile: the response to the first request that needs the home reports it. */
-function keepCode(): void {
-  try {
-    keepCompiledCode(currentContext().home);
-  } catch {
-    // Without the cache it only starts slower.
-  }
-}
 
 interface AcpActionArgs {
   readonly bootstrap?: boolean | undefined;

@@ -1,6 +1,6 @@
 /** `agentd cron`: manages scheduled jobs in the database, whether the gateway runs or not. */
 import { defineCommand } from "citty";
-import { lazyCommand } from "../kit/command.ts";
+import { lazyCommand, lazyService } from "../kit/command.ts";
 
 const create = async () => (await import("./define.ts")).createCommand;
 const runs = async () => (await import("./list.ts")).runsCommand;
@@ -29,7 +29,7 @@ export const cronCommand = defineCommand({
       "Show the status of the scheduler and late jobs",
       async () => (await import("./status.ts")).statusCommand,
     ),
-    tick: lazyCommand("Run all due jobs once", async () => (await import("./tick.ts")).tickCommand),
+    tick: lazyService("Run all due jobs once", async () => (await import("./tick.ts")).tickCommand),
     import: lazyCommand("Import jobs from a file", async () => (await import("./import.ts")).importCommand),
   },
 });

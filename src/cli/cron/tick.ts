@@ -7,7 +7,6 @@ import { createLog } from "../../base/observe.ts";
 import { occurrenceEntry, type Occurrence } from "../../cron/job/format.ts";
 import type { TickService } from "../../app/service.ts";
 import { Jobs } from "../../cron/job/jobs.ts";
-import { keepCompiledCode } from "../kit/runtime.ts";
 import { currentContext } from "../kit/context.ts";
 import { readCronHome } from "./home.ts";
 import { endText, shown } from "./text.ts";
@@ -23,10 +22,8 @@ export const tickCommand = defineCommand({
   },
   args: { json: jsonOption },
   async run({ args }) {
-    const context = currentContext();
-    keepCompiledCode(context.home);
     const { startTickFromHome } = await import("../../app/start.ts");
-    const service = await startTickFromHome({ ...context, log: createLog("warn") });
+    const service = await startTickFromHome({ ...currentContext(), log: createLog("warn") });
     const ran = await runDue(service).finally(() => service.stop());
     for (const name of SIGNALS) process.removeAllListeners(name);
     if (!ran) {

@@ -4,7 +4,6 @@ import { defineCommand } from "citty";
 import { textOption } from "../kit/options.ts";
 import type { StartedService, StartOptions } from "../../app/start.ts";
 import { lazyCommand } from "../kit/command.ts";
-import { keepCompiledCode } from "../kit/runtime.ts";
 import { currentContext } from "../kit/context.ts";
 import { print } from "../kit/output.ts";
 import { UsageError } from "../kit/arguments.ts";
@@ -28,7 +27,6 @@ const run = defineCommand({
     const { env, home } = currentContext();
     const port = args.port === undefined ? {} : { port: toPort(args.port) };
     const host = args.host === undefined ? {} : { host: args.host };
-    keepCompiledCode(home);
     const log = new GatewayLog(home, args["log-format"]);
     const started = await start({ env, home, ...host, ...port, openLog: log.open }, log);
     // After the loading, which needs memory and would be slower otherwise.

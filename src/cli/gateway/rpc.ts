@@ -8,7 +8,6 @@ import { takeStdout, type FrameOutput } from "../../base/system/frame-output.ts"
 import { gatewayLimits } from "../../rpc/connection/ready.ts";
 import { failStdio, greetStdio, serveStdio } from "../../rpc/connection/stdio.ts";
 import type { RpcService } from "../../app/service.ts";
-import { keepCompiledCode } from "../kit/runtime.ts";
 import { currentContext } from "../kit/context.ts";
 
 export const rpcCommand = defineCommand({
@@ -64,10 +63,8 @@ const GRACE_MS = 500;
  * afterwards; input of the host waits in the pipe.
  */
 async function start(output: FrameOutput): Promise<{ greeted: string; service: RpcService }> {
-  const context = currentContext();
-  keepCompiledCode(context.home);
   const { openHome, openHomeStore } = await import("../../app/home.ts");
-  const home = await openHome(context);
+  const home = await openHome(currentContext());
   const store = await openHomeStore(home);
   const limits = gatewayLimits(home.config.sessions.max_queue);
   const shellExec = home.config.gateway.shell_exec !== "off";

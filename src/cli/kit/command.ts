@@ -132,6 +132,14 @@ export function lazyCommand<T extends ArgsDef>(
   return Object.assign(async () => (await load()) as unknown as CommandDef, { summary, aliases });
 }
 
+/** Returns the same for a command that starts a service: what it loads is kept compiled in the home. */
+export function lazyService<T extends ArgsDef>(summary: string, load: () => Promise<CommandDef<T>>): Lazy {
+  return lazyCommand(summary, async () => {
+    (await import("./code-cache.ts")).keepCompiledCode();
+    return load();
+  });
+}
+
 async function metaOf(command: CommandDef): Promise<CommandMeta> {
   return resolved(command.meta ?? {});
 }

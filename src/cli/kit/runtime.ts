@@ -1,29 +1,6 @@
-/** Runtime tuning: the compile cache and the heap size. Touches the machine. */
-import { existsSync, rmSync } from "node:fs";
-import nodeModule from "node:module";
-import { join } from "node:path";
-import packageFile from "../../../package.json" with { type: "json" };
+/** Runtime tuning: the heap size. Touches the machine. */
 import { PerformanceObserver } from "node:perf_hooks";
 import v8 from "node:v8";
-
-/**
- * Caches compiled modules in `<home>/cache/code/<version>`, a few megabytes, for faster starts. The cache is in the home
- * because anyone who can write to it controls what runs. Does nothing when run from source, without a home, or on Deno,
- * which has its own cache.
- */
-export function keepCompiledCode(home: string): void {
-  const isBuilt = import.meta.url.endsWith(".mjs");
-  if (!isBuilt || typeof nodeModule.enableCompileCache !== "function" || !existsSync(home)) return;
-  const folder = join(home, "cache", "code");
-  const own = join(folder, packageFile.version);
-  try {
-    if (!existsSync(own)) rmSync(folder, { recursive: true, force: true });
-  } catch {
-    // The home is unusable. The command itself reports that.
-    return;
-  }
-  nodeModule.enableCompileCache(own);
-}
 
 /**
  * How much what outlived the first collections may grow before V8 looks through it again. By default it waits until there
