@@ -12,6 +12,7 @@ type IdPrefix =
   | "evt"
   | "dlv"
   | "occ"
+  | "key"
   | "out"
   | "req"
   | "call"
