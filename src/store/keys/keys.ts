@@ -1,5 +1,4 @@
 /** API keys that are created while the service runs: their rows and their changes. */
-import { randomBytes } from "node:crypto";
 import { ServiceError } from "../../base/errors.ts";
 import { createId, sha256 } from "../../base/text.ts";
 import type { Change } from "../feed/change.ts";
@@ -125,7 +124,7 @@ export class ApiKeys {
   async create(input: NewKey, edit: KeyEdit): Promise<MadeKey> {
     const secret = createSecret();
     const row = await this.#write(edit, async (tx) => {
-      await this.#checkRoom(tx, input.name);
+      await this.#checkFree(tx, input.name);
       requireFuture(input.expiresAtMs, tx.nowMs);
       const created = newRow(input, { secret, actor: edit.actor, nowMs: tx.nowMs });
       await tx.insert("api_keys", [created]);
@@ -204,7 +203,7 @@ export class ApiKeys {
     });
   }
 
-  async #checkRoom(tx: Tx, name: string): Promise<void> {
+  async #checkFree(tx: Tx, name: string): Promise<void> {
     const before = tx.nowMs - KEEP_REVOKED_MS;
     await tx.db.deleteFrom("api_keys").where("revoked_at", "<", before).execute();
     const isConfigured = this.#deps.configured.some((key) => key.name === name);
@@ -217,7 +216,7 @@ export class ApiKeys {
     throw new ServiceError("invalid_request", `At most ${MAX_KEYS} keys are stored. Revoke some first.`);
   }
 
-  /** The last key that may manage keys stays: nobody could make another one over HTTP. */
+  /** The last key that may manage keys stays: without it, no other could be made over HTTP. */
   async #requireOtherAdmin(tx: Tx, row: ApiKeyRow): Promise<void> {
     if (!isAdmin(row) || this.#deps.configured.some(({ scopes }) => scopes.includes("admin"))) return;
     const others = await tx.db
@@ -240,7 +239,9 @@ export class ApiKeys {
 }
 
 function createSecret(): string {
-  return SECRET_PREFIX + randomBytes(SECRET_BYTES).toString("base64url");
+  return (
+    SECRET_PREFIX + Buffer.from(crypto.getRandomValues(new Uint8Array(SECRET_BYTES))).toString("base64url")
+  );
 }
 
 function newRow(
