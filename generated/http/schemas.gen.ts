@@ -507,6 +507,7 @@ export const schemas: SchemaMap = {
       "missing_api_key",
       "invalid_api_key",
       "insufficient_scope",
+      "auth_required",
       "auth_required_for_session",
       "host_not_allowed",
       "origin_not_allowed",
@@ -518,6 +519,7 @@ export const schemas: SchemaMap = {
       "ask_not_found",
       "question_not_found",
       "route_not_found",
+      "key_not_found",
       "delivery_not_found",
       "job_not_found",
       "occurrence_not_found",
@@ -531,6 +533,9 @@ export const schemas: SchemaMap = {
       "question_not_pending",
       "route_exists",
       "route_is_static",
+      "key_exists",
+      "key_is_static",
+      "last_admin_key",
       "delivery_not_replayable",
       "receiver_disabled",
       "job_over",
@@ -2750,6 +2755,109 @@ export const schemas: SchemaMap = {
       took_ms: { type: "integer" },
     },
   },
+  KeyStatus: { type: "string", enum: ["active", "expired", "revoked"] },
+  KeyScope: {
+    type: "string",
+    enum: ["chat", "runs", "approvals", "sessions", "jobs", "webhooks", "messages", "read", "admin"],
+  },
+  KeySource: { type: "string", enum: ["config", "api"] },
+  ApiKey: {
+    type: "object",
+    required: [
+      "object",
+      "id",
+      "name",
+      "owner",
+      "scopes",
+      "source",
+      "status",
+      "key",
+      "redacted_value",
+      "rate_limit_rpm",
+      "max_concurrent_runs",
+      "created_by",
+      "created_at",
+      "expires_at",
+      "last_used_at",
+      "revoked_at",
+      "previous_expires_at",
+    ],
+    properties: {
+      object: { const: "agent.key" },
+      id: { type: "string" },
+      name: { type: "string" },
+      owner: { type: "string" },
+      scopes: { type: "array", items: { $ref: "#/components/schemas/KeyScope" } },
+      source: { $ref: "#/components/schemas/KeySource" },
+      status: { $ref: "#/components/schemas/KeyStatus" },
+      key: { type: ["string", "null"] },
+      redacted_value: { type: ["string", "null"] },
+      rate_limit_rpm: { type: ["integer", "null"] },
+      max_concurrent_runs: { type: ["integer", "null"] },
+      created_by: { type: ["string", "null"] },
+      created_at: { type: ["number", "null"] },
+      expires_at: { type: ["number", "null"] },
+      last_used_at: { type: ["number", "null"] },
+      revoked_at: { type: ["number", "null"] },
+      previous_expires_at: { type: ["number", "null"] },
+    },
+  },
+  ApiKeyList: {
+    type: "object",
+    required: ["object", "data", "first_id", "last_id", "has_more"],
+    properties: {
+      object: { const: "list" },
+      data: { type: "array", items: { $ref: "#/components/schemas/ApiKey" } },
+      first_id: { type: ["string", "null"] },
+      last_id: { type: ["string", "null"] },
+      has_more: { type: "boolean" },
+    },
+  },
+  CreateKeyBody: {
+    type: "object",
+    required: ["name", "scopes"],
+    additionalProperties: false,
+    properties: {
+      name: { type: "string", pattern: "^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$" },
+      owner: { type: ["string", "null"], pattern: "^[^*\\u0000-\\u001f\\u007f]{1,64}$" },
+      scopes: {
+        type: "array",
+        minItems: 1,
+        maxItems: 9,
+        uniqueItems: true,
+        items: { $ref: "#/components/schemas/KeyScope" },
+      },
+      rate_limit_rpm: { type: ["integer", "null"], minimum: 1, maximum: 1000000 },
+      max_concurrent_runs: { type: ["integer", "null"], minimum: 1, maximum: 100000 },
+      expires_at: { type: ["number", "null"], minimum: 0 },
+    },
+  },
+  DeletedKey: {
+    type: "object",
+    required: ["id", "object", "deleted"],
+    properties: { id: { type: "string" }, object: { const: "agent.key" }, deleted: { type: "boolean" } },
+  },
+  UpdateKeyBody: {
+    type: "object",
+    additionalProperties: false,
+    properties: {
+      scopes: {
+        type: "array",
+        minItems: 1,
+        maxItems: 9,
+        uniqueItems: true,
+        items: { $ref: "#/components/schemas/KeyScope" },
+      },
+      rate_limit_rpm: { type: ["integer", "null"], minimum: 1, maximum: 1000000 },
+      max_concurrent_runs: { type: ["integer", "null"], minimum: 1, maximum: 100000 },
+      expires_at: { type: ["number", "null"], minimum: 0 },
+    },
+  },
+  RotateKeyBody: {
+    type: "object",
+    additionalProperties: false,
+    properties: { expire_previous_seconds: { type: ["integer", "null"], minimum: 0, maximum: 604800 } },
+  },
   RouteSource: { type: "string", enum: ["config", "subscription"] },
   RouteSecret: {
     type: "object",
@@ -3072,6 +3180,9 @@ export const schemas: SchemaMap = {
       "job.created",
       "job.updated",
       "job.deleted",
+      "key.created",
+      "key.updated",
+      "key.deleted",
     ],
   },
   FeedEvent: {
@@ -3979,6 +4090,15 @@ export interface SchemaTypes {
   PlatformList: T.PlatformList;
   TestPlatformBody: T.TestPlatformBody;
   PlatformTest: T.PlatformTest;
+  KeyStatus: T.KeyStatus;
+  KeyScope: T.KeyScope;
+  KeySource: T.KeySource;
+  ApiKey: T.ApiKey;
+  ApiKeyList: T.ApiKeyList;
+  CreateKeyBody: T.CreateKeyBody;
+  DeletedKey: T.DeletedKey;
+  UpdateKeyBody: T.UpdateKeyBody;
+  RotateKeyBody: T.RotateKeyBody;
   RouteSource: T.RouteSource;
   RouteSecret: T.RouteSecret;
   Route: T.Route;

@@ -606,6 +606,93 @@ export interface Operations {
       | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.TestPlatformErrors[429] }
       | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.TestPlatformErrors[503] }
   };
+  /** List API keys, newest first */
+  listKeys: {
+    request: { readonly query: WithDefaults<NonNullable<T.ListKeysData["query"]>, "limit"> };
+    response:
+      | { readonly status: 200; readonly body: T.ListKeysResponses[200] }
+      | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListKeysErrors[400] }
+      | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.ListKeysErrors[401] }
+      | { readonly status: 403; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListKeysErrors[403] }
+      | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListKeysErrors[429] }
+      | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListKeysErrors[503] }
+  };
+  /** Create an API key */
+  createKey: {
+    request: { readonly query: WithDefaults<NonNullable<T.CreateKeyData["query"]>, "dry_run">; readonly headers: LowercaseKeys<NonNullable<T.CreateKeyData["headers"]>>; readonly body: NonNullable<T.CreateKeyData["body"]> };
+    response:
+      | { readonly status: 201; readonly headers?: { readonly etag?: string; readonly location?: string; readonly "x-agent-dry-run"?: string; readonly "idempotency-replayed"?: string }; readonly body: T.CreateKeyResponses[201] }
+      | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateKeyErrors[400] }
+      | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.CreateKeyErrors[401] }
+      | { readonly status: 403; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateKeyErrors[403] }
+      | { readonly status: 408; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateKeyErrors[408] }
+      | { readonly status: 409; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateKeyErrors[409] }
+      | { readonly status: 413; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateKeyErrors[413] }
+      | { readonly status: 415; readonly headers?: { readonly "accept-encoding"?: string }; readonly body: T.CreateKeyErrors[415] }
+      | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateKeyErrors[429] }
+      | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateKeyErrors[503] }
+  };
+  /** Get an API key */
+  getKey: {
+    request: { readonly path: NonNullable<T.GetKeyData["path"]>; readonly headers: LowercaseKeys<NonNullable<T.GetKeyData["headers"]>> };
+    response:
+      | { readonly status: 200; readonly headers?: { readonly etag?: string }; readonly body: T.GetKeyResponses[200] }
+      | { readonly status: 304; readonly headers?: { readonly etag?: string } }
+      | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetKeyErrors[400] }
+      | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.GetKeyErrors[401] }
+      | { readonly status: 403; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetKeyErrors[403] }
+      | { readonly status: 404; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetKeyErrors[404] }
+      | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetKeyErrors[429] }
+      | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetKeyErrors[503] }
+  };
+  /** Revoke an API key */
+  deleteKey: {
+    request: { readonly path: NonNullable<T.DeleteKeyData["path"]>; readonly headers: LowercaseKeys<NonNullable<T.DeleteKeyData["headers"]>> };
+    response:
+      | { readonly status: 200; readonly body: T.DeleteKeyResponses[200] }
+      | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.DeleteKeyErrors[400] }
+      | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.DeleteKeyErrors[401] }
+      | { readonly status: 403; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.DeleteKeyErrors[403] }
+      | { readonly status: 404; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.DeleteKeyErrors[404] }
+      | { readonly status: 409; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.DeleteKeyErrors[409] }
+      | { readonly status: 412; readonly body: T.DeleteKeyErrors[412] }
+      | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.DeleteKeyErrors[429] }
+      | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.DeleteKeyErrors[503] }
+  };
+  /** Change the scopes and limits of an API key */
+  updateKey: {
+    request: { readonly path: NonNullable<T.UpdateKeyData["path"]>; readonly query: WithDefaults<NonNullable<T.UpdateKeyData["query"]>, "dry_run">; readonly headers: LowercaseKeys<NonNullable<T.UpdateKeyData["headers"]>>; readonly body: NonNullable<T.UpdateKeyData["body"]> };
+    response:
+      | { readonly status: 200; readonly headers?: { readonly etag?: string; readonly "x-agent-dry-run"?: string }; readonly body: T.UpdateKeyResponses[200] }
+      | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.UpdateKeyErrors[400] }
+      | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.UpdateKeyErrors[401] }
+      | { readonly status: 403; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.UpdateKeyErrors[403] }
+      | { readonly status: 404; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.UpdateKeyErrors[404] }
+      | { readonly status: 408; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.UpdateKeyErrors[408] }
+      | { readonly status: 409; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.UpdateKeyErrors[409] }
+      | { readonly status: 412; readonly body: T.UpdateKeyErrors[412] }
+      | { readonly status: 413; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.UpdateKeyErrors[413] }
+      | { readonly status: 415; readonly headers?: { readonly "accept-encoding"?: string }; readonly body: T.UpdateKeyErrors[415] }
+      | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.UpdateKeyErrors[429] }
+      | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.UpdateKeyErrors[503] }
+  };
+  /** Replace the value of an API key */
+  rotateKey: {
+    request: { readonly path: NonNullable<T.RotateKeyData["path"]>; readonly headers: LowercaseKeys<NonNullable<T.RotateKeyData["headers"]>>; readonly body: NonNullable<T.RotateKeyData["body"]> };
+    response:
+      | { readonly status: 200; readonly headers?: { readonly etag?: string; readonly "idempotency-replayed"?: string }; readonly body: T.RotateKeyResponses[200] }
+      | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.RotateKeyErrors[400] }
+      | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.RotateKeyErrors[401] }
+      | { readonly status: 403; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.RotateKeyErrors[403] }
+      | { readonly status: 404; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.RotateKeyErrors[404] }
+      | { readonly status: 408; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.RotateKeyErrors[408] }
+      | { readonly status: 409; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.RotateKeyErrors[409] }
+      | { readonly status: 412; readonly body: T.RotateKeyErrors[412] }
+      | { readonly status: 413; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.RotateKeyErrors[413] }
+      | { readonly status: 415; readonly headers?: { readonly "accept-encoding"?: string }; readonly body: T.RotateKeyErrors[415] }
+      | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.RotateKeyErrors[429] }
+      | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.RotateKeyErrors[503] }
+  };
   /** List webhook routes, by name */
   listRoutes: {
     request: { readonly query: WithDefaults<NonNullable<T.ListRoutesData["query"]>, "limit">; readonly headers: LowercaseKeys<NonNullable<T.ListRoutesData["headers"]>> };
@@ -3703,6 +3790,356 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
         json: { $ref: "#/components/schemas/ErrorEnvelope" },
         headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
       },
+      "413": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "415": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "accept-encoding"],
+      },
+      "429": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "503": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+    },
+  },
+  listKeys: {
+    method: "GET",
+    route: "/v1/keys",
+    tags: ["Keys"],
+    security: [{ bearerAuth: [] }],
+    scope: "admin",
+    strict: true,
+    query: {
+      coerce: { status: "string[]", owner: "string", limit: "integer", after: "string" },
+      defaults: { limit: 20 },
+      schema: {
+        type: "object",
+        required: [],
+        properties: {
+          status: { type: "array", items: { $ref: "#/components/schemas/KeyStatus" } },
+          owner: { type: "string", maxLength: 64 },
+          limit: { type: "integer", minimum: 1, maximum: 100 },
+          after: { type: "string", maxLength: 512 },
+        },
+      },
+    },
+    responses: {
+      "200": { json: { $ref: "#/components/schemas/ApiKeyList" }, headers: ["x-request-id", "traceparent"] },
+      "400": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "401": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "www-authenticate"],
+      },
+      "403": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "429": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "503": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+    },
+  },
+  createKey: {
+    method: "POST",
+    route: "/v1/keys",
+    tags: ["Keys"],
+    security: [{ bearerAuth: [] }],
+    scope: "admin",
+    strict: true,
+    query: {
+      coerce: { dry_run: "boolean" },
+      defaults: { dry_run: false },
+      schema: { type: "object", required: [], properties: { dry_run: { type: "boolean" } } },
+    },
+    headers: {
+      coerce: { "idempotency-key": "string" },
+      defaults: {},
+      schema: {
+        type: "object",
+        required: [],
+        properties: { "idempotency-key": { type: "string", minLength: 1, maxLength: 255, pattern: "^[\\x21-\\x7e]+$" } },
+      },
+    },
+    body: { required: true, schema: { $ref: "#/components/schemas/CreateKeyBody" } },
+    responses: {
+      "201": {
+        json: { $ref: "#/components/schemas/ApiKey" },
+        headers: ["x-request-id", "traceparent", "etag", "location", "x-agent-dry-run", "idempotency-replayed"],
+      },
+      "400": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "401": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "www-authenticate"],
+      },
+      "403": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "408": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "409": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "413": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "415": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "accept-encoding"],
+      },
+      "429": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "503": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+    },
+  },
+  getKey: {
+    method: "GET",
+    route: "/v1/keys/{key_id}",
+    tags: ["Keys"],
+    security: [{ bearerAuth: [] }],
+    scope: "admin",
+    strict: true,
+    path: {
+      coerce: { key_id: "string" },
+      defaults: {},
+      schema: { type: "object", required: ["key_id"], properties: { key_id: { type: "string", maxLength: 256 } } },
+    },
+    headers: {
+      coerce: { "if-none-match": "string" },
+      defaults: {},
+      schema: { type: "object", required: [], properties: { "if-none-match": { type: "string", maxLength: 1024 } } },
+    },
+    responses: {
+      "200": { json: { $ref: "#/components/schemas/ApiKey" }, headers: ["x-request-id", "traceparent", "etag"] },
+      "304": { headers: ["x-request-id", "traceparent", "etag"] },
+      "400": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "401": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "www-authenticate"],
+      },
+      "403": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "404": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "429": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "503": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+    },
+  },
+  deleteKey: {
+    method: "DELETE",
+    route: "/v1/keys/{key_id}",
+    tags: ["Keys"],
+    security: [{ bearerAuth: [] }],
+    scope: "admin",
+    strict: true,
+    path: {
+      coerce: { key_id: "string" },
+      defaults: {},
+      schema: { type: "object", required: ["key_id"], properties: { key_id: { type: "string", maxLength: 256 } } },
+    },
+    headers: {
+      coerce: { "if-match": "string" },
+      defaults: {},
+      schema: { type: "object", required: [], properties: { "if-match": { type: "string", maxLength: 1024 } } },
+    },
+    responses: {
+      "200": { json: { $ref: "#/components/schemas/DeletedKey" }, headers: ["x-request-id", "traceparent"] },
+      "400": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "401": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "www-authenticate"],
+      },
+      "403": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "404": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "409": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "412": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-request-id", "traceparent"] },
+      "429": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "503": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+    },
+  },
+  updateKey: {
+    method: "PATCH",
+    route: "/v1/keys/{key_id}",
+    tags: ["Keys"],
+    security: [{ bearerAuth: [] }],
+    scope: "admin",
+    strict: true,
+    path: {
+      coerce: { key_id: "string" },
+      defaults: {},
+      schema: { type: "object", required: ["key_id"], properties: { key_id: { type: "string", maxLength: 256 } } },
+    },
+    query: {
+      coerce: { dry_run: "boolean" },
+      defaults: { dry_run: false },
+      schema: { type: "object", required: [], properties: { dry_run: { type: "boolean" } } },
+    },
+    headers: {
+      coerce: { "if-match": "string" },
+      defaults: {},
+      schema: { type: "object", required: [], properties: { "if-match": { type: "string", maxLength: 1024 } } },
+    },
+    body: { required: true, schema: { $ref: "#/components/schemas/UpdateKeyBody" } },
+    responses: {
+      "200": {
+        json: { $ref: "#/components/schemas/ApiKey" },
+        headers: ["x-request-id", "traceparent", "etag", "x-agent-dry-run"],
+      },
+      "400": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "401": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "www-authenticate"],
+      },
+      "403": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "404": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "408": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "409": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "412": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-request-id", "traceparent"] },
+      "413": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "415": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "accept-encoding"],
+      },
+      "429": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "503": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+    },
+  },
+  rotateKey: {
+    method: "POST",
+    route: "/v1/keys/{key_id}/rotate",
+    tags: ["Keys"],
+    security: [{ bearerAuth: [] }],
+    scope: "admin",
+    strict: true,
+    path: {
+      coerce: { key_id: "string" },
+      defaults: {},
+      schema: { type: "object", required: ["key_id"], properties: { key_id: { type: "string", maxLength: 256 } } },
+    },
+    headers: {
+      coerce: { "if-match": "string", "idempotency-key": "string" },
+      defaults: {},
+      schema: {
+        type: "object",
+        required: [],
+        properties: {
+          "if-match": { type: "string", maxLength: 1024 },
+          "idempotency-key": { type: "string", minLength: 1, maxLength: 255, pattern: "^[\\x21-\\x7e]+$" },
+        },
+      },
+    },
+    body: { required: true, schema: { $ref: "#/components/schemas/RotateKeyBody" } },
+    responses: {
+      "200": {
+        json: { $ref: "#/components/schemas/ApiKey" },
+        headers: ["x-request-id", "traceparent", "etag", "idempotency-replayed"],
+      },
+      "400": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "401": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "www-authenticate"],
+      },
+      "403": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "404": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "408": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "409": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "412": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-request-id", "traceparent"] },
       "413": {
         json: { $ref: "#/components/schemas/ErrorEnvelope" },
         headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],

@@ -172,6 +172,15 @@ td:empty{display:none}
 <li><a href="#operation-get-delivery"><b class="badge get">GET</b> <span>Get a webhook delivery</span></a></li>
 <li><a href="#operation-replay-delivery"><b class="badge post">POST</b> <span>Replay a webhook delivery</span></a></li>
 </ul>
+<p><a href="#tag-keys"><span>Keys</span></a></p>
+<ul>
+<li><a href="#operation-list-keys"><b class="badge get">GET</b> <span>List API keys, newest first</span></a></li>
+<li><a href="#operation-create-key"><b class="badge post">POST</b> <span>Create an API key</span></a></li>
+<li><a href="#operation-get-key"><b class="badge get">GET</b> <span>Get an API key</span></a></li>
+<li><a href="#operation-delete-key"><b class="badge delete">DELETE</b> <span>Revoke an API key</span></a></li>
+<li><a href="#operation-update-key"><b class="badge patch">PATCH</b> <span>Change the scopes and limits of an API key</span></a></li>
+<li><a href="#operation-rotate-key"><b class="badge post">POST</b> <span>Replace the value of an API key</span></a></li>
+</ul>
 <p><a href="#tag-events"><span>Events</span></a></p>
 <ul>
 <li><a href="#operation-stream-events"><b class="badge get">GET</b> <span>Follow the changes of all resources</span></a></li>
@@ -203,6 +212,8 @@ td:empty{display:none}
 <li><a href="#schema-agent-options"><span>AgentOptions</span></a></li>
 <li><a href="#schema-allowed-tools-choice"><span>AllowedToolsChoice</span></a></li>
 <li><a href="#schema-answer-body"><span>AnswerBody</span></a></li>
+<li><a href="#schema-api-key"><span>ApiKey</span></a></li>
+<li><a href="#schema-api-key-list"><span>ApiKeyList</span></a></li>
 <li><a href="#schema-approval-body"><span>ApprovalBody</span></a></li>
 <li><a href="#schema-approval-expired-event"><span>ApprovalExpiredEvent</span></a></li>
 <li><a href="#schema-approval-mode"><span>ApprovalMode</span></a></li>
@@ -248,10 +259,12 @@ td:empty{display:none}
 <li><a href="#schema-content-parts"><span>ContentParts</span></a></li>
 <li><a href="#schema-conversation-param"><span>ConversationParam</span></a></li>
 <li><a href="#schema-create-job-body"><span>CreateJobBody</span></a></li>
+<li><a href="#schema-create-key-body"><span>CreateKeyBody</span></a></li>
 <li><a href="#schema-create-response-request"><span>CreateResponseRequest</span></a></li>
 <li><a href="#schema-create-route-body"><span>CreateRouteBody</span></a></li>
 <li><a href="#schema-create-run-request"><span>CreateRunRequest</span></a></li>
 <li><a href="#schema-deleted-job"><span>DeletedJob</span></a></li>
+<li><a href="#schema-deleted-key"><span>DeletedKey</span></a></li>
 <li><a href="#schema-deleted-response"><span>DeletedResponse</span></a></li>
 <li><a href="#schema-deleted-route"><span>DeletedRoute</span></a></li>
 <li><a href="#schema-deleted-session"><span>DeletedSession</span></a></li>
@@ -302,6 +315,9 @@ td:empty{display:none}
 <li><a href="#schema-json-object-format"><span>JsonObjectFormat</span></a></li>
 <li><a href="#schema-json-schema-format"><span>JsonSchemaFormat</span></a></li>
 <li><a href="#schema-json-schema-text-format"><span>JsonSchemaTextFormat</span></a></li>
+<li><a href="#schema-key-scope"><span>KeyScope</span></a></li>
+<li><a href="#schema-key-source"><span>KeySource</span></a></li>
+<li><a href="#schema-key-status"><span>KeyStatus</span></a></li>
 <li><a href="#schema-logprob"><span>Logprob</span></a></li>
 <li><a href="#schema-mcp-call-error"><span>McpCallError</span></a></li>
 <li><a href="#schema-mcp-call-item"><span>McpCallItem</span></a></li>
@@ -388,6 +404,7 @@ td:empty{display:none}
 <li><a href="#schema-resume-job-body"><span>ResumeJobBody</span></a></li>
 <li><a href="#schema-retry-message-body"><span>RetryMessageBody</span></a></li>
 <li><a href="#schema-retry-messages-body"><span>RetryMessagesBody</span></a></li>
+<li><a href="#schema-rotate-key-body"><span>RotateKeyBody</span></a></li>
 <li><a href="#schema-rotate-route-secret-body"><span>RotateRouteSecretBody</span></a></li>
 <li><a href="#schema-rotated-route-secret"><span>RotatedRouteSecret</span></a></li>
 <li><a href="#schema-route"><span>Route</span></a></li>
@@ -458,6 +475,7 @@ td:empty{display:none}
 <li><a href="#schema-tool-requested-event"><span>ToolRequestedEvent</span></a></li>
 <li><a href="#schema-tool-started-event"><span>ToolStartedEvent</span></a></li>
 <li><a href="#schema-update-job-body"><span>UpdateJobBody</span></a></li>
+<li><a href="#schema-update-key-body"><span>UpdateKeyBody</span></a></li>
 <li><a href="#schema-update-route-body"><span>UpdateRouteBody</span></a></li>
 <li><a href="#schema-update-session-body"><span>UpdateSessionBody</span></a></li>
 <li><a href="#schema-url-citation"><span>UrlCitation</span></a></li>
@@ -488,6 +506,7 @@ td:empty{display:none}
 <table class="c2">
 <thead><tr><th scope="col">Scope</th><th scope="col">Operations</th></tr></thead>
 <tbody>
+<tr><td><code>admin</code></td><td><a href="#operation-list-keys">listKeys</a>, <a href="#operation-create-key">createKey</a>, <a href="#operation-get-key">getKey</a>, <a href="#operation-delete-key">deleteKey</a>, <a href="#operation-update-key">updateKey</a>, <a href="#operation-rotate-key">rotateKey</a></td></tr>
 <tr><td><code>approvals</code></td><td><a href="#operation-resolve-run-approval">resolveRunApproval</a>, <a href="#operation-answer-question">answerQuestion</a></td></tr>
 <tr><td><code>chat</code></td><td><a href="#operation-create-chat-completion">createChatCompletion</a>, <a href="#operation-create-response">createResponse</a>, <a href="#operation-delete-response">deleteResponse</a>, <a href="#operation-cancel-response">cancelResponse</a></td></tr>
 <tr><td><code>jobs</code></td><td><a href="#operation-create-job">createJob</a>, <a href="#operation-delete-job">deleteJob</a>, <a href="#operation-update-job">updateJob</a>, <a href="#operation-pause-job">pauseJob</a>, <a href="#operation-resume-job">resumeJob</a>, <a href="#operation-run-job">runJob</a></td></tr>
@@ -3104,6 +3123,279 @@ td:empty{display:none}
 </section>
 </section>
 </section>
+<section id="tag-keys">
+<h2><a href="#tag-keys">Keys</a></h2>
+<p>API keys: list, create, change, rotate and revoke them.</p>
+<section id="operation-list-keys" class="entry">
+<h3><a href="#operation-list-keys"><b class="badge get">GET</b> <code>/v1/keys</code></a></h3>
+<p>List API keys, newest first</p>
+<p>Keys of all owners. Configured keys come last, by name.</p>
+<p>Operation <code>listKeys</code>. Needs a key with the scope <code>admin</code>.</p>
+<section id="operation-list-keys-parameters">
+<h4><a href="#operation-list-keys-parameters">Parameters</a></h4>
+<table class="c4">
+<thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>status</code></td><td>query</td><td>array of <a href="#schema-key-status">KeyStatus</a></td><td>Any of these states. Default: active and expired.</td></tr>
+<tr><td><code>owner</code></td><td>query</td><td>string</td><td>Only keys of this owner. At most 64 characters.</td></tr>
+<tr><td><code>limit</code></td><td>query</td><td>integer</td><td>1 to 100; default <code>20</code>.</td></tr>
+<tr><td><code>after</code></td><td>query</td><td>string</td><td><code>last_id</code> of the previous page. At most 512 characters.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-list-keys-responses">
+<h4><a href="#operation-list-keys-responses">Responses</a></h4>
+<table class="c3 status">
+<thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>200</code></td><td><a href="#schema-api-key-list">ApiKeyList</a></td><td>A page of keys.</td></tr>
+<tr><td><code>400</code>, <code>403</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
+<tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-list-keys-example">
+<h4><a href="#operation-list-keys-example">Example</a></h4>
+<pre tabindex="0"><code>curl http://127.0.0.1:8642/v1/keys \\
+  -H &quot;Authorization: Bearer $API_SERVER_KEY&quot;</code></pre>
+</section>
+</section>
+<section id="operation-create-key" class="entry">
+<h3><a href="#operation-create-key"><b class="badge post">POST</b> <code>/v1/keys</code></a></h3>
+<p>Create an API key</p>
+<p>The key works at once, on every server of the database. The answer shows its value, once.</p>
+<p>Operation <code>createKey</code>. Needs a key with the scope <code>admin</code>.</p>
+<section id="operation-create-key-parameters">
+<h4><a href="#operation-create-key-parameters">Parameters</a></h4>
+<table class="c4">
+<thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>Idempotency-Key</code></td><td>header</td><td>string</td><td>1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or joins the first request while it is in progress. The same key with a different request returns 409. 1 to 255 characters; matches <code>^[\\x21-\\x7e]+$</code>.</td></tr>
+<tr><td><code>dry_run</code></td><td>query</td><td>boolean</td><td>True validates the request and returns the result, but stores and sends nothing. Default <code>false</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-create-key-request-body">
+<h4><a href="#operation-create-key-request-body">Request body</a></h4>
+<p><code>application/json</code>, required: <a href="#schema-create-key-body">CreateKeyBody</a>.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>name</code></td><td>string</td><td>Required. Unique among the keys in use. Matches <code>^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$</code>.</td></tr>
+<tr><td><code>owner</code></td><td>string or null</td><td>Owner of the data that the key reaches. Null: its name. Matches <code>^[^*\\u0000-\\u001f\\u007f]{1,64}$</code>.</td></tr>
+<tr><td><code>scopes</code></td><td>array of <a href="#schema-key-scope">KeyScope</a></td><td>Required. 1 to 9 items; no duplicates.</td></tr>
+<tr><td><code>rate_limit_rpm</code></td><td>integer or null</td><td>1 to 1000000.</td></tr>
+<tr><td><code>max_concurrent_runs</code></td><td>integer or null</td><td>1 to 100000.</td></tr>
+<tr><td><code>expires_at</code></td><td>number or null</td><td>Unix time in seconds, in the future. At least 0.</td></tr>
+</tbody>
+</table>
+<p>Other fields are refused.</p>
+</section>
+<section id="operation-create-key-responses">
+<h4><a href="#operation-create-key-responses">Responses</a></h4>
+<table class="c3 status">
+<thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>201</code></td><td><a href="#schema-api-key">ApiKey</a></td><td>The key and its value. Headers: <code>ETag</code> (Version of what people set. Send it as <code>If-Match</code> with a change.), <code>Location</code>, <code>X-Agent-Dry-Run</code> (<code>true</code>: nothing was stored or sent.), <code>Idempotency-Replayed</code>.</td></tr>
+<tr><td><code>400</code>, <code>403</code>, <code>408</code>, <code>409</code>, <code>413</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
+<tr><td><code>415</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The body is not JSON, or it is compressed. In the latter case <code>Accept-Encoding</code> is <code>identity</code>. Headers: <code>Accept-Encoding</code>.</td></tr>
+<tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-create-key-example">
+<h4><a href="#operation-create-key-example">Example</a></h4>
+<pre tabindex="0"><code>curl -X POST http://127.0.0.1:8642/v1/keys \\
+  -H &quot;Authorization: Bearer $API_SERVER_KEY&quot; \\
+  -H &quot;Content-Type: application/json&quot; \\
+  -d &#39;{
+  &quot;name&quot;: &quot;dashboard&quot;,
+  &quot;owner&quot;: &quot;ann&quot;,
+  &quot;scopes&quot;: [
+    &quot;read&quot;
+  ]
+}&#39;</code></pre>
+</section>
+</section>
+<section id="operation-get-key" class="entry">
+<h3><a href="#operation-get-key"><b class="badge get">GET</b> <code>/v1/keys/{key_id}</code></a></h3>
+<p>Get an API key</p>
+<p>Operation <code>getKey</code>. Needs a key with the scope <code>admin</code>.</p>
+<section id="operation-get-key-parameters">
+<h4><a href="#operation-get-key-parameters">Parameters</a></h4>
+<table class="c4">
+<thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>key_id</code></td><td>path</td><td>string</td><td>Required. At most 256 characters.</td></tr>
+<tr><td><code>If-None-Match</code></td><td>header</td><td>string</td><td>Returns 304 if the current version has this ETag. At most 1024 characters.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-get-key-responses">
+<h4><a href="#operation-get-key-responses">Responses</a></h4>
+<table class="c3 status">
+<thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>200</code></td><td><a href="#schema-api-key">ApiKey</a></td><td>The key. Headers: <code>ETag</code> (Version of what people set. Send it as <code>If-Match</code> with a change.).</td></tr>
+<tr><td><code>304</code></td><td>none</td><td>It has the ETag of <code>If-None-Match</code>. Headers: <code>ETag</code> (Version of what people set. Send it as <code>If-Match</code> with a change.).</td></tr>
+<tr><td><code>400</code>, <code>403</code>, <code>404</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
+<tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-get-key-example">
+<h4><a href="#operation-get-key-example">Example</a></h4>
+<pre tabindex="0"><code>curl &quot;http://127.0.0.1:8642/v1/keys/$KEY_ID&quot; \\
+  -H &quot;Authorization: Bearer $API_SERVER_KEY&quot;</code></pre>
+</section>
+</section>
+<section id="operation-delete-key" class="entry">
+<h3><a href="#operation-delete-key"><b class="badge delete">DELETE</b> <code>/v1/keys/{key_id}</code></a></h3>
+<p>Revoke an API key</p>
+<p>Further requests get 401. Its open streams and sockets (code 4401) end within five seconds, on every server; its runs go on. The last key with the scope admin stays: 409 <code>last_admin_key</code>.</p>
+<p>Operation <code>deleteKey</code>. Needs a key with the scope <code>admin</code>.</p>
+<section id="operation-delete-key-parameters">
+<h4><a href="#operation-delete-key-parameters">Parameters</a></h4>
+<table class="c4">
+<thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>key_id</code></td><td>path</td><td>string</td><td>Required. At most 256 characters.</td></tr>
+<tr><td><code>If-Match</code></td><td>header</td><td>string</td><td>Changes only the version with this ETag. At most 1024 characters.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-delete-key-responses">
+<h4><a href="#operation-delete-key-responses">Responses</a></h4>
+<table class="c3 status">
+<thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>200</code></td><td><a href="#schema-deleted-key">DeletedKey</a></td><td>The key is revoked.</td></tr>
+<tr><td><code>400</code>, <code>403</code>, <code>404</code>, <code>409</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
+<tr><td><code>412</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The current version does not have the ETag of <code>If-Match</code>. <code>details.etag</code> has the current ETag.</td></tr>
+<tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-delete-key-example">
+<h4><a href="#operation-delete-key-example">Example</a></h4>
+<pre tabindex="0"><code>curl -X DELETE &quot;http://127.0.0.1:8642/v1/keys/$KEY_ID&quot; \\
+  -H &quot;Authorization: Bearer $API_SERVER_KEY&quot;</code></pre>
+</section>
+</section>
+<section id="operation-update-key" class="entry">
+<h3><a href="#operation-update-key"><b class="badge patch">PATCH</b> <code>/v1/keys/{key_id}</code></a></h3>
+<p>Change the scopes and limits of an API key</p>
+<p>Open streams and sockets of the key end within five seconds, so that they return with its new rights. A configured key does not change: 409 <code>key_is_static</code>.</p>
+<p>Operation <code>updateKey</code>. Needs a key with the scope <code>admin</code>.</p>
+<section id="operation-update-key-parameters">
+<h4><a href="#operation-update-key-parameters">Parameters</a></h4>
+<table class="c4">
+<thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>key_id</code></td><td>path</td><td>string</td><td>Required. At most 256 characters.</td></tr>
+<tr><td><code>If-Match</code></td><td>header</td><td>string</td><td>Changes only the version with this ETag. At most 1024 characters.</td></tr>
+<tr><td><code>dry_run</code></td><td>query</td><td>boolean</td><td>True validates the request and returns the result, but stores and sends nothing. Default <code>false</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-update-key-request-body">
+<h4><a href="#operation-update-key-request-body">Request body</a></h4>
+<p><code>application/json</code>, required: <a href="#schema-update-key-body">UpdateKeyBody</a>.</p>
+<p>A JSON Merge Patch. Null removes a limit.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>scopes</code></td><td>array of <a href="#schema-key-scope">KeyScope</a></td><td>1 to 9 items; no duplicates.</td></tr>
+<tr><td><code>rate_limit_rpm</code></td><td>integer or null</td><td>1 to 1000000.</td></tr>
+<tr><td><code>max_concurrent_runs</code></td><td>integer or null</td><td>1 to 100000.</td></tr>
+<tr><td><code>expires_at</code></td><td>number or null</td><td>Unix time in seconds, in the future. At least 0.</td></tr>
+</tbody>
+</table>
+<p>Other fields are refused.</p>
+</section>
+<section id="operation-update-key-responses">
+<h4><a href="#operation-update-key-responses">Responses</a></h4>
+<table class="c3 status">
+<thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>200</code></td><td><a href="#schema-api-key">ApiKey</a></td><td>The key after the change. Headers: <code>ETag</code> (Version of what people set. Send it as <code>If-Match</code> with a change.), <code>X-Agent-Dry-Run</code> (<code>true</code>: nothing was stored or sent.).</td></tr>
+<tr><td><code>400</code>, <code>403</code>, <code>404</code>, <code>408</code>, <code>409</code>, <code>413</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
+<tr><td><code>412</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The current version does not have the ETag of <code>If-Match</code>. <code>details.etag</code> has the current ETag.</td></tr>
+<tr><td><code>415</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The body is not JSON, or it is compressed. In the latter case <code>Accept-Encoding</code> is <code>identity</code>. Headers: <code>Accept-Encoding</code>.</td></tr>
+<tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-update-key-example">
+<h4><a href="#operation-update-key-example">Example</a></h4>
+<pre tabindex="0"><code>curl -X PATCH &quot;http://127.0.0.1:8642/v1/keys/$KEY_ID&quot; \\
+  -H &quot;Authorization: Bearer $API_SERVER_KEY&quot; \\
+  -H &quot;Content-Type: application/json&quot; \\
+  -d &#39;{
+  &quot;scopes&quot;: [
+    &quot;read&quot;,
+    &quot;runs&quot;
+  ]
+}&#39;</code></pre>
+</section>
+</section>
+<section id="operation-rotate-key" class="entry">
+<h3><a href="#operation-rotate-key"><b class="badge post">POST</b> <code>/v1/keys/{key_id}/rotate</code></a></h3>
+<p>Replace the value of an API key</p>
+<p>The present value works for <code>expire_previous_seconds</code> more; one from an earlier rotation ends at once. The answer shows the new value, once.</p>
+<p>Operation <code>rotateKey</code>. Needs a key with the scope <code>admin</code>.</p>
+<section id="operation-rotate-key-parameters">
+<h4><a href="#operation-rotate-key-parameters">Parameters</a></h4>
+<table class="c4">
+<thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>key_id</code></td><td>path</td><td>string</td><td>Required. At most 256 characters.</td></tr>
+<tr><td><code>If-Match</code></td><td>header</td><td>string</td><td>Changes only the version with this ETag. At most 1024 characters.</td></tr>
+<tr><td><code>Idempotency-Key</code></td><td>header</td><td>string</td><td>1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or joins the first request while it is in progress. The same key with a different request returns 409. 1 to 255 characters; matches <code>^[\\x21-\\x7e]+$</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-rotate-key-request-body">
+<h4><a href="#operation-rotate-key-request-body">Request body</a></h4>
+<p><code>application/json</code>, required: <a href="#schema-rotate-key-body">RotateKeyBody</a>.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>expire_previous_seconds</code></td><td>integer or null</td><td>How long the present value still works. Default: 300. 0 to 604800.</td></tr>
+</tbody>
+</table>
+<p>Other fields are refused.</p>
+</section>
+<section id="operation-rotate-key-responses">
+<h4><a href="#operation-rotate-key-responses">Responses</a></h4>
+<table class="c3 status">
+<thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>200</code></td><td><a href="#schema-api-key">ApiKey</a></td><td>The key and its new value. Headers: <code>ETag</code> (Version of what people set. Send it as <code>If-Match</code> with a change.), <code>Idempotency-Replayed</code>.</td></tr>
+<tr><td><code>400</code>, <code>403</code>, <code>404</code>, <code>408</code>, <code>409</code>, <code>413</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
+<tr><td><code>412</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The current version does not have the ETag of <code>If-Match</code>. <code>details.etag</code> has the current ETag.</td></tr>
+<tr><td><code>415</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The body is not JSON, or it is compressed. In the latter case <code>Accept-Encoding</code> is <code>identity</code>. Headers: <code>Accept-Encoding</code>.</td></tr>
+<tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-rotate-key-example">
+<h4><a href="#operation-rotate-key-example">Example</a></h4>
+<pre tabindex="0"><code>curl -X POST &quot;http://127.0.0.1:8642/v1/keys/$KEY_ID/rotate&quot; \\
+  -H &quot;Authorization: Bearer $API_SERVER_KEY&quot; \\
+  -H &quot;Content-Type: application/json&quot; \\
+  -d &#39;{
+  &quot;expire_previous_seconds&quot;: 3600
+}&#39;</code></pre>
+</section>
+</section>
+</section>
 <section id="tag-events">
 <h2><a href="#tag-events">Events</a></h2>
 <p>One resumable feed of the changes of all resources.</p>
@@ -3455,6 +3747,7 @@ td:empty{display:none}
 <tr><td><code>400</code></td><td><code>unsupported_parameter</code></td><td><code>invalid_request_error</code></td><td>no</td></tr>
 <tr><td><code>401</code></td><td><code>invalid_api_key</code></td><td><code>authentication_error</code></td><td>no</td></tr>
 <tr><td><code>401</code></td><td><code>missing_api_key</code></td><td><code>authentication_error</code></td><td>no</td></tr>
+<tr><td><code>403</code></td><td><code>auth_required</code></td><td><code>permission_error</code></td><td>no</td></tr>
 <tr><td><code>403</code></td><td><code>auth_required_for_session</code></td><td><code>permission_error</code></td><td>no</td></tr>
 <tr><td><code>403</code></td><td><code>host_not_allowed</code></td><td><code>permission_error</code></td><td>no</td></tr>
 <tr><td><code>403</code></td><td><code>insufficient_scope</code></td><td><code>permission_error</code></td><td>no</td></tr>
@@ -3462,6 +3755,7 @@ td:empty{display:none}
 <tr><td><code>404</code></td><td><code>ask_not_found</code></td><td><code>not_found_error</code></td><td>no</td></tr>
 <tr><td><code>404</code></td><td><code>delivery_not_found</code></td><td><code>not_found_error</code></td><td>no</td></tr>
 <tr><td><code>404</code></td><td><code>job_not_found</code></td><td><code>not_found_error</code></td><td>no</td></tr>
+<tr><td><code>404</code></td><td><code>key_not_found</code></td><td><code>not_found_error</code></td><td>no</td></tr>
 <tr><td><code>404</code></td><td><code>message_not_found</code></td><td><code>not_found_error</code></td><td>no</td></tr>
 <tr><td><code>404</code></td><td><code>model_not_found</code></td><td><code>not_found_error</code></td><td>no</td></tr>
 <tr><td><code>404</code></td><td><code>not_found</code></td><td><code>not_found_error</code></td><td>no</td></tr>
@@ -3483,6 +3777,9 @@ td:empty{display:none}
 <tr><td><code>409</code></td><td><code>idempotency_key_conflict</code></td><td><code>conflict_error</code></td><td>no</td></tr>
 <tr><td><code>409</code></td><td><code>job_busy</code></td><td><code>conflict_error</code></td><td>no</td></tr>
 <tr><td><code>409</code></td><td><code>job_over</code></td><td><code>conflict_error</code></td><td>no</td></tr>
+<tr><td><code>409</code></td><td><code>key_exists</code></td><td><code>conflict_error</code></td><td>no</td></tr>
+<tr><td><code>409</code></td><td><code>key_is_static</code></td><td><code>conflict_error</code></td><td>no</td></tr>
+<tr><td><code>409</code></td><td><code>last_admin_key</code></td><td><code>conflict_error</code></td><td>no</td></tr>
 <tr><td><code>409</code></td><td><code>message_being_sent</code></td><td><code>conflict_error</code></td><td>no</td></tr>
 <tr><td><code>409</code></td><td><code>message_not_retryable</code></td><td><code>conflict_error</code></td><td>no</td></tr>
 <tr><td><code>409</code></td><td><code>nothing_to_branch</code></td><td><code>conflict_error</code></td><td>no</td></tr>
@@ -3571,6 +3868,45 @@ td:empty{display:none}
 </tbody>
 </table>
 <p>Other fields are refused.</p>
+</section>
+<section id="schema-api-key" class="entry">
+<h3><a href="#schema-api-key">ApiKey</a></h3>
+<p>An API key without its value.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>object</code></td><td><code>&quot;agent.key&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>id</code></td><td>string</td><td>Required.</td></tr>
+<tr><td><code>name</code></td><td>string</td><td>Required. Runs and changes name it.</td></tr>
+<tr><td><code>owner</code></td><td>string</td><td>Required. Owner of the data that the key reaches.</td></tr>
+<tr><td><code>scopes</code></td><td>array of <a href="#schema-key-scope">KeyScope</a></td><td>Required.</td></tr>
+<tr><td><code>source</code></td><td><a href="#schema-key-source">KeySource</a></td><td>Required.</td></tr>
+<tr><td><code>status</code></td><td><a href="#schema-key-status">KeyStatus</a></td><td>Required.</td></tr>
+<tr><td><code>key</code></td><td>string or null</td><td>Required. Its value, only in the answer that creates or rotates it. Null when such a request is repeated.</td></tr>
+<tr><td><code>redacted_value</code></td><td>string or null</td><td>Required. Its beginning and its end. Null for a configured key.</td></tr>
+<tr><td><code>rate_limit_rpm</code></td><td>integer or null</td><td>Required. Requests a minute. Null: no limit.</td></tr>
+<tr><td><code>max_concurrent_runs</code></td><td>integer or null</td><td>Required. Null: no limit of its own.</td></tr>
+<tr><td><code>created_by</code></td><td>string or null</td><td>Required. Name of the key that created it, or cli.</td></tr>
+<tr><td><code>created_at</code></td><td>number or null</td><td>Required. Unix time in seconds. Null for a configured key.</td></tr>
+<tr><td><code>expires_at</code></td><td>number or null</td><td>Required. Unix time in seconds. Null: never.</td></tr>
+<tr><td><code>last_used_at</code></td><td>number or null</td><td>Required. Unix time in seconds, to the minute. Null: never, or a configured key.</td></tr>
+<tr><td><code>revoked_at</code></td><td>number or null</td><td>Required. Unix time in seconds.</td></tr>
+<tr><td><code>previous_expires_at</code></td><td>number or null</td><td>Required. Until then the value before the last rotation also works. Null: it does not.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="schema-api-key-list" class="entry">
+<h3><a href="#schema-api-key-list">ApiKeyList</a></h3>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>object</code></td><td><code>&quot;list&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>data</code></td><td>array of <a href="#schema-api-key">ApiKey</a></td><td>Required.</td></tr>
+<tr><td><code>first_id</code></td><td>string or null</td><td>Required.</td></tr>
+<tr><td><code>last_id</code></td><td>string or null</td><td>Required. Pass it as <code>after</code>.</td></tr>
+<tr><td><code>has_more</code></td><td>boolean</td><td>Required.</td></tr>
+</tbody>
+</table>
 </section>
 <section id="schema-approval-body" class="entry">
 <h3><a href="#schema-approval-body">ApprovalBody</a></h3>
@@ -4294,6 +4630,21 @@ td:empty{display:none}
 </table>
 <p>Other fields are refused.</p>
 </section>
+<section id="schema-create-key-body" class="entry">
+<h3><a href="#schema-create-key-body">CreateKeyBody</a></h3>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>name</code></td><td>string</td><td>Required. Unique among the keys in use. Matches <code>^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$</code>.</td></tr>
+<tr><td><code>owner</code></td><td>string or null</td><td>Owner of the data that the key reaches. Null: its name. Matches <code>^[^*\\u0000-\\u001f\\u007f]{1,64}$</code>.</td></tr>
+<tr><td><code>scopes</code></td><td>array of <a href="#schema-key-scope">KeyScope</a></td><td>Required. 1 to 9 items; no duplicates.</td></tr>
+<tr><td><code>rate_limit_rpm</code></td><td>integer or null</td><td>1 to 1000000.</td></tr>
+<tr><td><code>max_concurrent_runs</code></td><td>integer or null</td><td>1 to 100000.</td></tr>
+<tr><td><code>expires_at</code></td><td>number or null</td><td>Unix time in seconds, in the future. At least 0.</td></tr>
+</tbody>
+</table>
+<p>Other fields are refused.</p>
+</section>
 <section id="schema-create-response-request" class="entry">
 <h3><a href="#schema-create-response-request">CreateResponseRequest</a></h3>
 <p>The responses format. Unknown fields are ignored.</p>
@@ -4395,6 +4746,17 @@ td:empty{display:none}
 <tbody>
 <tr><td><code>id</code></td><td>string</td><td>Required.</td></tr>
 <tr><td><code>object</code></td><td><code>&quot;agent.job&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>deleted</code></td><td>boolean</td><td>Required.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="schema-deleted-key" class="entry">
+<h3><a href="#schema-deleted-key">DeletedKey</a></h3>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>id</code></td><td>string</td><td>Required.</td></tr>
+<tr><td><code>object</code></td><td><code>&quot;agent.key&quot;</code></td><td>Required.</td></tr>
 <tr><td><code>deleted</code></td><td>boolean</td><td>Required.</td></tr>
 </tbody>
 </table>
@@ -4584,7 +4946,7 @@ td:empty{display:none}
 <section id="schema-error-code" class="entry">
 <h3><a href="#schema-error-code">ErrorCode</a></h3>
 <p>Stable name of the error.</p>
-<p>Type: <code>&quot;invalid_json&quot;</code> or <code>&quot;invalid_request&quot;</code> or <code>&quot;missing_required_parameter&quot;</code> or <code>&quot;unsupported_parameter&quot;</code> or <code>&quot;invalid_content_part&quot;</code> or <code>&quot;unsupported_content_type&quot;</code> or <code>&quot;invalid_image_url&quot;</code> or <code>&quot;string_above_max_length&quot;</code> or <code>&quot;model_not_found&quot;</code> or <code>&quot;invalid_session_id&quot;</code> or <code>&quot;invalid_session_key&quot;</code> or <code>&quot;invalid_cursor&quot;</code> or <code>&quot;invalid_idempotency_key&quot;</code> or <code>&quot;invalid_approval_choice&quot;</code> or <code>&quot;invalid_approval_request&quot;</code> or <code>&quot;invalid_steer_input&quot;</code> or <code>&quot;invalid_config&quot;</code> or <code>&quot;invalid_answer&quot;</code> or <code>&quot;invalid_schedule&quot;</code> or <code>&quot;request_timeout&quot;</code> or <code>&quot;missing_api_key&quot;</code> or <code>&quot;invalid_api_key&quot;</code> or <code>&quot;insufficient_scope&quot;</code> or <code>&quot;auth_required_for_session&quot;</code> or <code>&quot;host_not_allowed&quot;</code> or <code>&quot;origin_not_allowed&quot;</code> or <code>&quot;not_found&quot;</code> or <code>&quot;run_not_found&quot;</code> or <code>&quot;session_not_found&quot;</code> or <code>&quot;response_not_found&quot;</code> or <code>&quot;previous_response_not_found&quot;</code> or <code>&quot;ask_not_found&quot;</code> or <code>&quot;question_not_found&quot;</code> or <code>&quot;route_not_found&quot;</code> or <code>&quot;delivery_not_found&quot;</code> or <code>&quot;job_not_found&quot;</code> or <code>&quot;occurrence_not_found&quot;</code> or <code>&quot;message_not_found&quot;</code> or <code>&quot;platform_not_found&quot;</code> or <code>&quot;method_not_allowed&quot;</code> or <code>&quot;unsupported_media_type&quot;</code> or <code>&quot;body_too_large&quot;</code> or <code>&quot;session_busy&quot;</code> or <code>&quot;ask_not_pending&quot;</code> or <code>&quot;question_not_pending&quot;</code> or <code>&quot;route_exists&quot;</code> or <code>&quot;route_is_static&quot;</code> or <code>&quot;delivery_not_replayable&quot;</code> or <code>&quot;receiver_disabled&quot;</code> or <code>&quot;job_over&quot;</code> or <code>&quot;job_busy&quot;</code> or <code>&quot;message_not_retryable&quot;</code> or <code>&quot;message_being_sent&quot;</code> or <code>&quot;platform_not_ready&quot;</code> or <code>&quot;approval_not_active&quot;</code> or <code>&quot;approval_not_pending&quot;</code> or <code>&quot;run_not_active&quot;</code> or <code>&quot;run_not_accepting_steer&quot;</code> or <code>&quot;response_not_cancellable&quot;</code> or <code>&quot;idempotency_key_conflict&quot;</code> or <code>&quot;run_events_expired&quot;</code> or <code>&quot;events_expired&quot;</code> or <code>&quot;precondition_failed&quot;</code> or <code>&quot;rate_limit_exceeded&quot;</code> or <code>&quot;too_many_concurrent_runs&quot;</code> or <code>&quot;too_many_subscribers&quot;</code> or <code>&quot;budget_exceeded&quot;</code> or <code>&quot;context_too_long&quot;</code> or <code>&quot;nothing_to_branch&quot;</code> or <code>&quot;nothing_to_undo&quot;</code> or <code>&quot;invalid_title&quot;</code> or <code>&quot;unknown_command&quot;</code> or <code>&quot;command_usage&quot;</code> or <code>&quot;too_many_live_sessions&quot;</code> or <code>&quot;queue_full&quot;</code> or <code>&quot;internal_error&quot;</code> or <code>&quot;provider_error&quot;</code> or <code>&quot;agent_incomplete&quot;</code> or <code>&quot;server_draining&quot;</code> or <code>&quot;state_store_unavailable&quot;</code> or <code>&quot;agent_timeout&quot;</code></p>
+<p>Type: <code>&quot;invalid_json&quot;</code> or <code>&quot;invalid_request&quot;</code> or <code>&quot;missing_required_parameter&quot;</code> or <code>&quot;unsupported_parameter&quot;</code> or <code>&quot;invalid_content_part&quot;</code> or <code>&quot;unsupported_content_type&quot;</code> or <code>&quot;invalid_image_url&quot;</code> or <code>&quot;string_above_max_length&quot;</code> or <code>&quot;model_not_found&quot;</code> or <code>&quot;invalid_session_id&quot;</code> or <code>&quot;invalid_session_key&quot;</code> or <code>&quot;invalid_cursor&quot;</code> or <code>&quot;invalid_idempotency_key&quot;</code> or <code>&quot;invalid_approval_choice&quot;</code> or <code>&quot;invalid_approval_request&quot;</code> or <code>&quot;invalid_steer_input&quot;</code> or <code>&quot;invalid_config&quot;</code> or <code>&quot;invalid_answer&quot;</code> or <code>&quot;invalid_schedule&quot;</code> or <code>&quot;request_timeout&quot;</code> or <code>&quot;missing_api_key&quot;</code> or <code>&quot;invalid_api_key&quot;</code> or <code>&quot;insufficient_scope&quot;</code> or <code>&quot;auth_required&quot;</code> or <code>&quot;auth_required_for_session&quot;</code> or <code>&quot;host_not_allowed&quot;</code> or <code>&quot;origin_not_allowed&quot;</code> or <code>&quot;not_found&quot;</code> or <code>&quot;run_not_found&quot;</code> or <code>&quot;session_not_found&quot;</code> or <code>&quot;response_not_found&quot;</code> or <code>&quot;previous_response_not_found&quot;</code> or <code>&quot;ask_not_found&quot;</code> or <code>&quot;question_not_found&quot;</code> or <code>&quot;route_not_found&quot;</code> or <code>&quot;key_not_found&quot;</code> or <code>&quot;delivery_not_found&quot;</code> or <code>&quot;job_not_found&quot;</code> or <code>&quot;occurrence_not_found&quot;</code> or <code>&quot;message_not_found&quot;</code> or <code>&quot;platform_not_found&quot;</code> or <code>&quot;method_not_allowed&quot;</code> or <code>&quot;unsupported_media_type&quot;</code> or <code>&quot;body_too_large&quot;</code> or <code>&quot;session_busy&quot;</code> or <code>&quot;ask_not_pending&quot;</code> or <code>&quot;question_not_pending&quot;</code> or <code>&quot;route_exists&quot;</code> or <code>&quot;route_is_static&quot;</code> or <code>&quot;key_exists&quot;</code> or <code>&quot;key_is_static&quot;</code> or <code>&quot;last_admin_key&quot;</code> or <code>&quot;delivery_not_replayable&quot;</code> or <code>&quot;receiver_disabled&quot;</code> or <code>&quot;job_over&quot;</code> or <code>&quot;job_busy&quot;</code> or <code>&quot;message_not_retryable&quot;</code> or <code>&quot;message_being_sent&quot;</code> or <code>&quot;platform_not_ready&quot;</code> or <code>&quot;approval_not_active&quot;</code> or <code>&quot;approval_not_pending&quot;</code> or <code>&quot;run_not_active&quot;</code> or <code>&quot;run_not_accepting_steer&quot;</code> or <code>&quot;response_not_cancellable&quot;</code> or <code>&quot;idempotency_key_conflict&quot;</code> or <code>&quot;run_events_expired&quot;</code> or <code>&quot;events_expired&quot;</code> or <code>&quot;precondition_failed&quot;</code> or <code>&quot;rate_limit_exceeded&quot;</code> or <code>&quot;too_many_concurrent_runs&quot;</code> or <code>&quot;too_many_subscribers&quot;</code> or <code>&quot;budget_exceeded&quot;</code> or <code>&quot;context_too_long&quot;</code> or <code>&quot;nothing_to_branch&quot;</code> or <code>&quot;nothing_to_undo&quot;</code> or <code>&quot;invalid_title&quot;</code> or <code>&quot;unknown_command&quot;</code> or <code>&quot;command_usage&quot;</code> or <code>&quot;too_many_live_sessions&quot;</code> or <code>&quot;queue_full&quot;</code> or <code>&quot;internal_error&quot;</code> or <code>&quot;provider_error&quot;</code> or <code>&quot;agent_incomplete&quot;</code> or <code>&quot;server_draining&quot;</code> or <code>&quot;state_store_unavailable&quot;</code> or <code>&quot;agent_timeout&quot;</code></p>
 </section>
 <section id="schema-error-envelope" class="entry">
 <h3><a href="#schema-error-envelope">ErrorEnvelope</a></h3>
@@ -4635,7 +4997,7 @@ td:empty{display:none}
 <tr><td><code>created_at</code></td><td>number</td><td>Required. Unix time in seconds.</td></tr>
 <tr><td><code>owner</code></td><td>string</td><td>Required.</td></tr>
 <tr><td><code>actor</code></td><td>string or null</td><td>Required. Author of the change: the name of a key, or a surface such as <code>http:ci</code>. Null: the server.</td></tr>
-<tr><td><code>data</code></td><td>object</td><td>Required. The kind and id of the resource, and its state after the change. run: status, kind, session_id, source. question: kind, status, run_id, session_id, expires_at. message: platform, status, ref. delivery: route, event, status, run_id. route: enabled. occurrence: job_id, scheduled_at, status, delivery_status. job: state, revision.</td></tr>
+<tr><td><code>data</code></td><td>object</td><td>Required. The kind and id of the resource, and its state after the change. run: status, kind, session_id, source. question: kind, status, run_id, session_id, expires_at. message: platform, status, ref. delivery: route, event, status, run_id. route: enabled. occurrence: job_id, scheduled_at, status, delivery_status. job: state, revision. key: name, scopes, expires_at, previous_expires_at; events of keys need the scope admin.</td></tr>
 <tr><td><code>data.object</code></td><td>string</td><td>Required.</td></tr>
 <tr><td><code>data.id</code></td><td>string</td><td>Required.</td></tr>
 </tbody>
@@ -4658,7 +5020,7 @@ td:empty{display:none}
 <section id="schema-feed-event-type" class="entry">
 <h3><a href="#schema-feed-event-type">FeedEventType</a></h3>
 <p>The kind of a resource and its change.</p>
-<p>Type: <code>&quot;session.created&quot;</code> or <code>&quot;session.updated&quot;</code> or <code>&quot;session.deleted&quot;</code> or <code>&quot;run.created&quot;</code> or <code>&quot;run.updated&quot;</code> or <code>&quot;question.created&quot;</code> or <code>&quot;question.updated&quot;</code> or <code>&quot;delivery.created&quot;</code> or <code>&quot;delivery.updated&quot;</code> or <code>&quot;route.created&quot;</code> or <code>&quot;route.updated&quot;</code> or <code>&quot;route.deleted&quot;</code> or <code>&quot;occurrence.created&quot;</code> or <code>&quot;occurrence.updated&quot;</code> or <code>&quot;message.created&quot;</code> or <code>&quot;message.updated&quot;</code> or <code>&quot;job.created&quot;</code> or <code>&quot;job.updated&quot;</code> or <code>&quot;job.deleted&quot;</code></p>
+<p>Type: <code>&quot;session.created&quot;</code> or <code>&quot;session.updated&quot;</code> or <code>&quot;session.deleted&quot;</code> or <code>&quot;run.created&quot;</code> or <code>&quot;run.updated&quot;</code> or <code>&quot;question.created&quot;</code> or <code>&quot;question.updated&quot;</code> or <code>&quot;delivery.created&quot;</code> or <code>&quot;delivery.updated&quot;</code> or <code>&quot;route.created&quot;</code> or <code>&quot;route.updated&quot;</code> or <code>&quot;route.deleted&quot;</code> or <code>&quot;occurrence.created&quot;</code> or <code>&quot;occurrence.updated&quot;</code> or <code>&quot;message.created&quot;</code> or <code>&quot;message.updated&quot;</code> or <code>&quot;job.created&quot;</code> or <code>&quot;job.updated&quot;</code> or <code>&quot;job.deleted&quot;</code> or <code>&quot;key.created&quot;</code> or <code>&quot;key.updated&quot;</code> or <code>&quot;key.deleted&quot;</code></p>
 </section>
 <section id="schema-feed-frame" class="entry">
 <h3><a href="#schema-feed-frame">FeedFrame</a></h3>
@@ -5020,6 +5382,20 @@ td:empty{display:none}
 <tr><td><code>strict</code></td><td>boolean or null</td><td></td></tr>
 </tbody>
 </table>
+</section>
+<section id="schema-key-scope" class="entry">
+<h3><a href="#schema-key-scope">KeyScope</a></h3>
+<p>A permission of a key, as in api_server.keys.</p>
+<p>Type: <code>&quot;chat&quot;</code> or <code>&quot;runs&quot;</code> or <code>&quot;approvals&quot;</code> or <code>&quot;sessions&quot;</code> or <code>&quot;jobs&quot;</code> or <code>&quot;webhooks&quot;</code> or <code>&quot;messages&quot;</code> or <code>&quot;read&quot;</code> or <code>&quot;admin&quot;</code></p>
+</section>
+<section id="schema-key-source" class="entry">
+<h3><a href="#schema-key-source">KeySource</a></h3>
+<p>config: the configuration file. api: created with this API or <code>agentd keys create</code>.</p>
+<p>Type: <code>&quot;config&quot;</code> or <code>&quot;api&quot;</code></p>
+</section>
+<section id="schema-key-status" class="entry">
+<h3><a href="#schema-key-status">KeyStatus</a></h3>
+<p>Type: <code>&quot;active&quot;</code> or <code>&quot;expired&quot;</code> or <code>&quot;revoked&quot;</code></p>
 </section>
 <section id="schema-logprob" class="entry">
 <h3><a href="#schema-logprob">Logprob</a></h3>
@@ -6169,6 +6545,16 @@ td:empty{display:none}
 </table>
 <p>Other fields are refused.</p>
 </section>
+<section id="schema-rotate-key-body" class="entry">
+<h3><a href="#schema-rotate-key-body">RotateKeyBody</a></h3>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>expire_previous_seconds</code></td><td>integer or null</td><td>How long the present value still works. Default: 300. 0 to 604800.</td></tr>
+</tbody>
+</table>
+<p>Other fields are refused.</p>
+</section>
 <section id="schema-rotate-route-secret-body" class="entry">
 <h3><a href="#schema-rotate-route-secret-body">RotateRouteSecretBody</a></h3>
 <table class="c3">
@@ -7276,6 +7662,20 @@ td:empty{display:none}
 <tr><td><code>jitter_seconds</code></td><td>integer or null</td><td></td></tr>
 <tr><td><code>paused</code></td><td>boolean or null</td><td>True pauses the job; false and null resume it.</td></tr>
 <tr><td><code>paused_reason</code></td><td>string or null</td><td></td></tr>
+</tbody>
+</table>
+<p>Other fields are refused.</p>
+</section>
+<section id="schema-update-key-body" class="entry">
+<h3><a href="#schema-update-key-body">UpdateKeyBody</a></h3>
+<p>A JSON Merge Patch. Null removes a limit.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>scopes</code></td><td>array of <a href="#schema-key-scope">KeyScope</a></td><td>1 to 9 items; no duplicates.</td></tr>
+<tr><td><code>rate_limit_rpm</code></td><td>integer or null</td><td>1 to 1000000.</td></tr>
+<tr><td><code>max_concurrent_runs</code></td><td>integer or null</td><td>1 to 100000.</td></tr>
+<tr><td><code>expires_at</code></td><td>number or null</td><td>Unix time in seconds, in the future. At least 0.</td></tr>
 </tbody>
 </table>
 <p>Other fields are refused.</p>

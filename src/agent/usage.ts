@@ -346,6 +346,23 @@ export class KeyLimits {
     }
   }
 
+  /** Sets the limits of a key that is not configured. */
+  set({
+    name,
+    rateLimitRpm,
+    maxConcurrentRuns,
+  }: {
+    readonly name: string;
+    readonly rateLimitRpm: number | undefined;
+    readonly maxConcurrentRuns: number | undefined;
+  }): void {
+    if (rateLimitRpm === undefined) this.#requests.delete(name);
+    else if (this.#requests.get(name)?.max !== rateLimitRpm)
+      this.#requests.set(name, new RateLimiter(rateLimitRpm));
+    if (maxConcurrentRuns === undefined) this.#maxRuns.delete(name);
+    else this.#maxRuns.set(name, maxConcurrentRuns);
+  }
+
   /** Returns how many concurrent runs the key may have; undefined: no limit of its own. */
   maxRunsOf(key: string): number | undefined {
     return this.#maxRuns.get(key);

@@ -8,6 +8,9 @@ import { isLoopback } from "../config/keys.ts";
 import type { Listener } from "../gateway/listen.ts";
 import type { WebhookReceiver } from "../gateway/webhook-receiver.ts";
 import type { HttpDeps, HttpSettings, ReceiverStats } from "../http/deps.ts";
+import type { KeyRing } from "../http/edge/access.ts";
+import type { CreatedKeys } from "../store/keys/ring.ts";
+import type { Store } from "../store/store.ts";
 import type { WiredService, ServiceOptions } from "./wire.ts";
 import type { RpcHub } from "../rpc/events/hub.ts";
 import type { SocketGate } from "../rpc/connection/socket.ts";
@@ -25,27 +28,53 @@ type ListenerDeps = Pick<
 /** Binds the address and starts listening. Its modules load here, so that stdio services start without them. */
 export async function startListener(options: ServiceOptions, wired: ListenerDeps): Promise<Listener> {
   const { config } = options;
-  const [{ listen }, { createHttpApp }, { Tickets }, { SocketGate }] = await Promise.all([
+  const [{ listen }, { createHttpApp }, { Tickets }, { SocketGate }, { CreatedKeys }] = await Promise.all([
     import("../gateway/listen.ts"),
     import("../http/app.ts"),
     import("../config/keys.ts"),
     import("../rpc/connection/socket.ts"),
+    import("../store/keys/ring.ts"),
   ]);
-  const { clock } = wired.wiredAgent.agent.deps;
-  const http = httpDeps(options, wired, new Tickets(clock));
+  const { clock, store, keyLimits } = wired.wiredAgent.agent.deps;
+  const onFound = (key: Parameters<NonNullable<typeof keyLimits>["set"]>[0]) => keyLimits?.set(key);
+  const created = new CreatedKeys({ store, clock, onFound });
+  const keys = joinKeys(options.keys, created);
+  const http = httpDeps({ ...options, keys }, wired, {
+    tickets: new Tickets(clock),
+    apiKeys: apiKeysOf(keys, store, created),
+  });
   return listen(createHttpApp(http), {
     host: config.api_server.host,
     port: config.api_server.port,
     maxBodyBytes: config.limits.max_body_bytes + LISTENER_SLACK_BYTES,
     clock,
-    sockets: new SocketGate(gateOptions(options, { hub: wired.hub, tickets: http.tickets })),
+    sockets: new SocketGate(gateOptions({ ...options, keys }, { hub: wired.hub, tickets: http.tickets })),
   });
 }
 
 /** The listener's own limit exceeds ours, so that ours rejects an oversize body, with our error envelope. */
 const LISTENER_SLACK_BYTES = 1_048_576;
 
-function httpDeps(options: ServiceOptions, wired: ListenerDeps, tickets: HttpDeps["tickets"]): HttpDeps {
+/** The keys of the configuration are found first: they need no database. */
+function joinKeys(configured: KeyRing, created: CreatedKeys): KeyRing {
+  return { ...configured, find: (presented) => configured.find(presented) ?? created.find(presented) };
+}
+
+/** Returns the function that makes the service of keys when it is called first. */
+function apiKeysOf(keys: KeyRing, store: Store, created: CreatedKeys): HttpDeps["apiKeys"] {
+  const make = async () => {
+    const { ApiKeys } = await import("../store/keys/keys.ts");
+    return new ApiKeys({ store, configured: keys.holders ?? [], onChange: () => created.changed() });
+  };
+  let made: ReturnType<typeof make> | undefined;
+  return () => (made ??= make());
+}
+
+function httpDeps(
+  options: ServiceOptions,
+  wired: ListenerDeps,
+  made: Pick<HttpDeps, "tickets" | "apiKeys">,
+): HttpDeps {
   const { config, keys, version, observe, paths, configProblems = [] } = options;
   const { agent, mcp } = wired.wiredAgent;
   const { receiver } = wired;
@@ -61,7 +90,7 @@ function httpDeps(options: ServiceOptions, wired: ListenerDeps, tickets: HttpDep
     log: deps.log,
     keys,
     ...(deps.keyLimits ? { keyLimits: deps.keyLimits } : {}),
-    tickets,
+    ...made,
     webhooks: webhookService(options, wired),
     delivery: deliveryOf(options, wired),
     version,

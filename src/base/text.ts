@@ -13,6 +13,7 @@ type IdPrefix =
   | "evt"
   | "dlv"
   | "occ"
+  | "key"
   | "out"
   | "req"
   | "call"

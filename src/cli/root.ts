@@ -78,6 +78,10 @@ export const rootCommand: CommandDef = defineCommand({
       "Run the gateway as a service of your user",
       async () => (await import("./service/service.ts")).serviceCommand,
     ),
+    keys: lazyCommand(
+      "List, create, rotate and revoke API keys",
+      async () => (await import("./home/keys.ts")).keysCommand,
+    ),
     open: lazyCommand(
       "Open a page of the running gateway in the browser",
       async () => (await import("./home/open.ts")).openCommand,

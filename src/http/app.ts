@@ -22,6 +22,8 @@ import {
   getMetrics,
   createSocketTicket,
 } from "./meta/meta.ts";
+import { adminHandlers } from "./admin/handlers.ts";
+import { jobHandlers } from "./control/job-handlers.ts";
 import { getDelivery, listDeliveries, replayDelivery } from "./control/deliveries.ts";
 import { FeedStreams, streamEvents } from "./control/feed.ts";
 import {
@@ -69,7 +71,7 @@ import type { OperationMeta, SseMessage } from "../../generated/http/contract.ge
 import { operations, type OperationId } from "../../generated/http/server.gen.ts";
 import { createId } from "../base/text.ts";
 import { checkHost } from "../base/net/request.ts";
-import { actAs, authorize, Cors } from "./edge/access.ts";
+import { actAs, authorize, Cors, type Identity } from "./edge/access.ts";
 import { checkAnswer, checkEvent, readInput } from "./edge/input.ts";
 import type { Clock } from "../base/time.ts";
 import { offTracer, type Span, type Tracer } from "../base/observe.ts";
@@ -126,23 +128,8 @@ export function createHttpApp(deps: HttpDeps): H3 {
     listPlatforms: (request) => listPlatforms(request, deps),
     getPlatform: (request) => getPlatform(request, deps),
     testPlatform: (request) => testPlatform(request, deps),
-    // The modules of scheduled jobs load on demand: most servers never get these requests.
-    listJobs: async (request) => (await import("./control/jobs.ts")).listJobs(request, deps),
-    getJob: async (request) => (await import("./control/jobs.ts")).getJob(request, deps),
-    createJob: async (request) => (await import("./control/jobs.ts")).createJob(request, deps),
-    updateJob: async (request) => (await import("./control/jobs.ts")).updateJob(request, deps),
-    deleteJob: async (request) => (await import("./control/jobs.ts")).deleteJob(request, deps),
-    pauseJob: async (request) => (await import("./control/jobs.ts")).pauseJob(request, deps),
-    resumeJob: async (request) => (await import("./control/jobs.ts")).resumeJob(request, deps),
-    listJobTimes: async (request) => (await import("./control/jobs.ts")).listJobTimes(request, deps),
-    getScheduler: async (request) => (await import("./control/jobs.ts")).getScheduler(request, deps),
-    runJob: async (request) => (await import("./control/jobs.ts")).runJob(request, deps, subscribers),
-    listOccurrences: async (request) =>
-      (await import("./control/occurrences.ts")).listOccurrences(request, deps),
-    getOccurrence: async (request) => (await import("./control/occurrences.ts")).getOccurrence(request, deps),
-    getOccurrenceOutput: async (request) =>
-      (await import("./control/occurrences.ts")).getOccurrenceOutput(request, deps),
-    getCalendar: async (request) => (await import("./control/calendar.ts")).getCalendar(request, deps),
+    ...jobHandlers(deps, subscribers),
+    ...adminHandlers(deps),
     streamEvents: (request) => streamEvents(request, deps, streams),
     stopRun: (request) => stopRun(request, deps),
     createSocketTicket: (request) => createSocketTicket(request, deps),
@@ -222,7 +209,8 @@ async function serve(event: H3Event, bound: Bound): Promise<Response> {
   try {
     checkSource(event, bound);
     const { headers: given } = event.req;
-    const caller = authorize(deps.keys, operation, given.get("authorization"));
+    const found = authorize(deps.keys, operation, given.get("authorization"));
+    const caller = found instanceof Promise ? await found : found;
     deps.keyLimits?.countRequest(caller.name);
     const identity = actAs(caller, given.get("x-agent-owner"), operation);
     const input = await readInput(event, operation, deps);
@@ -243,7 +231,7 @@ async function serve(event: H3Event, bound: Bound): Promise<Response> {
     if (!result.stream) return jsonAnswer(result.status, result.body, headers, readersOf(deps));
     return streamAnswer(
       result.status,
-      eventStream(result.stream, bound, { requestId, gone, watch }),
+      eventStream(result.stream, bound, { requestId, gone, watch, identity }),
       headers,
     );
   } catch (thrown) {
@@ -305,7 +293,13 @@ function eventStream(
     requestId,
     gone,
     watch,
-  }: { readonly requestId: string; readonly gone: AbortController; readonly watch: RequestWatch },
+    identity,
+  }: {
+    readonly requestId: string;
+    readonly gone: AbortController;
+    readonly watch: RequestWatch;
+    readonly identity: Identity;
+  },
 ): ReadableStream<Uint8Array> {
   return sseStream(source, {
     meta: operation.sse,
@@ -314,6 +308,7 @@ function eventStream(
     // An answer to a POST starts with data.
     greets: operation.method === "GET",
     onClientGone: () => gone.abort(),
+    ...(identity.validity ? { validity: identity.validity } : {}),
     onEnd: (error) => watch.streamed(error),
     onFailure: (error) => {
       gone.abort();

@@ -4,7 +4,9 @@ import type { AgentServices } from "../agent/create.ts";
 import type { ModelCatalog } from "../agent/model.ts";
 import type { Clock } from "../base/time.ts";
 import type { Log, Tracer } from "../base/observe.ts";
+import type { KeyValidity } from "../base/net/request.ts";
 import type { Tickets } from "../config/keys.ts";
+import type { ApiKeys } from "../store/keys/keys.ts";
 import type { WebhookService } from "../webhook/service.ts";
 import type { PlatformStatus } from "../deliver/platform/status.ts";
 import type { Targets } from "../deliver/target.ts";
@@ -30,7 +32,10 @@ export interface HttpDeps {
     readonly owner: string;
     readonly key: string;
     readonly scopes: readonly string[];
+    readonly validity?: KeyValidity;
   }>;
+  /** Created API keys. Their module loads at the first call. */
+  readonly apiKeys: () => Promise<ApiKeys>;
   /** Webhook routes and deliveries. Their modules load at the first call. */
   readonly webhooks: () => Promise<WebhookService>;
   readonly delivery: DeliveryDeps;

@@ -1,6 +1,7 @@
 /** What the parts of the gateway work with: its dependencies, its connections, and the calls of its clients. */
 import type { Config } from "../../generated/config/types.gen.ts";
 import type { AgentServices } from "../agent/create.ts";
+import type { KeyValidity } from "../base/net/request.ts";
 import type { Clock } from "../base/time.ts";
 import type { Log } from "../base/observe.ts";
 import type { Environment } from "../config/home.ts";
@@ -92,6 +93,8 @@ export interface RpcIdentity {
   /** Name of the key. Absent: the client needs none. */
   readonly key?: string;
   readonly scopes: readonly string[];
+  /** Of a key that can be revoked: its sockets are closed then. */
+  readonly validity?: KeyValidity;
 }
 
 /** What the client declared with `client.capabilities`; before that, the defaults of version 1. */

@@ -2,7 +2,7 @@
 
 import { client } from './client.gen.ts';
 import type { Client, ClientMeta, Options as Options2, RequestResult, ServerSentEventsResult, TDataShape } from './client/index.ts';
-import type { AnswerQuestionData, AnswerQuestionErrors, AnswerQuestionResponses, CancelResponseData, CancelResponseErrors, CancelResponseResponses, CreateChatCompletionData, CreateChatCompletionErrors, CreateChatCompletionResponses, CreateJobData, CreateJobErrors, CreateJobResponses, CreateResponseData, CreateResponseErrors, CreateResponseResponses, CreateRouteData, CreateRouteErrors, CreateRouteResponses, CreateRunData, CreateRunErrors, CreateRunResponses, CreateSocketTicketData, CreateSocketTicketErrors, CreateSocketTicketResponses, DeleteJobData, DeleteJobErrors, DeleteJobResponses, DeleteResponseData, DeleteResponseErrors, DeleteResponseResponses, DeleteRouteData, DeleteRouteErrors, DeleteRouteResponses, DeleteSessionData, DeleteSessionErrors, DeleteSessionResponses, DropMessageData, DropMessageErrors, DropMessageResponses, DropMessagesData, DropMessagesErrors, DropMessagesResponses, GetCalendarData, GetCalendarErrors, GetCalendarResponses, GetCapabilitiesData, GetCapabilitiesErrors, GetCapabilitiesResponses, GetDeliveryData, GetDeliveryErrors, GetDeliveryResponses, GetDetailedHealthData, GetDetailedHealthErrors, GetDetailedHealthResponses, GetDocsData, GetDocsErrors, GetDocsResponses, GetHealthData, GetHealthErrors, GetHealthResponses, GetHealthV1Data, GetHealthV1Errors, GetHealthV1Responses, GetJobData, GetJobErrors, GetJobResponses, GetMessageData, GetMessageErrors, GetMessageResponses, GetMetricsData, GetMetricsErrors, GetMetricsResponses, GetModelData, GetModelErrors, GetModelResponses, GetOccurrenceData, GetOccurrenceErrors, GetOccurrenceOutputData, GetOccurrenceOutputErrors, GetOccurrenceOutputResponses, GetOccurrenceResponses, GetOpenApiData, GetOpenApiErrors, GetOpenApiResponses, GetPlatformData, GetPlatformErrors, GetPlatformResponses, GetQuestionData, GetQuestionErrors, GetQuestionResponses, GetResponseData, GetResponseErrors, GetResponseResponses, GetRootData, GetRootErrors, GetRouteData, GetRouteErrors, GetRouteResponses, GetRunData, GetRunErrors, GetRunResponses, GetSchedulerData, GetSchedulerErrors, GetSchedulerResponses, GetSessionData, GetSessionErrors, GetSessionResponses, ListDeliveriesData, ListDeliveriesErrors, ListDeliveriesResponses, ListJobsData, ListJobsErrors, ListJobsResponses, ListJobTimesData, ListJobTimesErrors, ListJobTimesResponses, ListMessagesData, ListMessagesErrors, ListMessagesResponses, ListModelsData, ListModelsErrors, ListModelsResponses, ListOccurrencesData, ListOccurrencesErrors, ListOccurrencesResponses, ListPlatformsData, ListPlatformsErrors, ListPlatformsResponses, ListQuestionsData, ListQuestionsErrors, ListQuestionsResponses, ListResponseInputItemsData, ListResponseInputItemsErrors, ListResponseInputItemsResponses, ListRoutesData, ListRoutesErrors, ListRoutesResponses, ListRunsData, ListRunsErrors, ListRunsResponses, ListSessionMessagesData, ListSessionMessagesErrors, ListSessionMessagesResponses, ListSessionsData, ListSessionsErrors, ListSessionsResponses, PauseJobData, PauseJobErrors, PauseJobResponses, ReplayDeliveryData, ReplayDeliveryErrors, ReplayDeliveryResponses, ResolveRunApprovalData, ResolveRunApprovalErrors, ResolveRunApprovalResponses, ResumeJobData, ResumeJobErrors, ResumeJobResponses, RetryMessageData, RetryMessageErrors, RetryMessageResponses, RetryMessagesData, RetryMessagesErrors, RetryMessagesResponses, RotateRouteSecretData, RotateRouteSecretErrors, RotateRouteSecretResponses, RunJobData, RunJobErrors, RunJobResponses, SteerRunData, SteerRunErrors, SteerRunResponses, StopRunData, StopRunErrors, StopRunResponses, StreamEventsData, StreamEventsErrors, StreamEventsResponses, StreamRunEventsData, StreamRunEventsErrors, StreamRunEventsResponse, StreamRunEventsResponses, TestPlatformData, TestPlatformErrors, TestPlatformResponses, TestRouteData, TestRouteErrors, TestRouteResponses, UpdateJobData, UpdateJobErrors, UpdateJobResponses, UpdateRouteData, UpdateRouteErrors, UpdateRouteResponses, UpdateSessionData, UpdateSessionErrors, UpdateSessionResponses } from './types.gen.ts';
+import type { AnswerQuestionData, AnswerQuestionErrors, AnswerQuestionResponses, CancelResponseData, CancelResponseErrors, CancelResponseResponses, CreateChatCompletionData, CreateChatCompletionErrors, CreateChatCompletionResponses, CreateJobData, CreateJobErrors, CreateJobResponses, CreateKeyData, CreateKeyErrors, CreateKeyResponses, CreateResponseData, CreateResponseErrors, CreateResponseResponses, CreateRouteData, CreateRouteErrors, CreateRouteResponses, CreateRunData, CreateRunErrors, CreateRunResponses, CreateSocketTicketData, CreateSocketTicketErrors, CreateSocketTicketResponses, DeleteJobData, DeleteJobErrors, DeleteJobResponses, DeleteKeyData, DeleteKeyErrors, DeleteKeyResponses, DeleteResponseData, DeleteResponseErrors, DeleteResponseResponses, DeleteRouteData, DeleteRouteErrors, DeleteRouteResponses, DeleteSessionData, DeleteSessionErrors, DeleteSessionResponses, DropMessageData, DropMessageErrors, DropMessageResponses, DropMessagesData, DropMessagesErrors, DropMessagesResponses, GetCalendarData, GetCalendarErrors, GetCalendarResponses, GetCapabilitiesData, GetCapabilitiesErrors, GetCapabilitiesResponses, GetDeliveryData, GetDeliveryErrors, GetDeliveryResponses, GetDetailedHealthData, GetDetailedHealthErrors, GetDetailedHealthResponses, GetDocsData, GetDocsErrors, GetDocsResponses, GetHealthData, GetHealthErrors, GetHealthResponses, GetHealthV1Data, GetHealthV1Errors, GetHealthV1Responses, GetJobData, GetJobErrors, GetJobResponses, GetKeyData, GetKeyErrors, GetKeyResponses, GetMessageData, GetMessageErrors, GetMessageResponses, GetMetricsData, GetMetricsErrors, GetMetricsResponses, GetModelData, GetModelErrors, GetModelResponses, GetOccurrenceData, GetOccurrenceErrors, GetOccurrenceOutputData, GetOccurrenceOutputErrors, GetOccurrenceOutputResponses, GetOccurrenceResponses, GetOpenApiData, GetOpenApiErrors, GetOpenApiResponses, GetPlatformData, GetPlatformErrors, GetPlatformResponses, GetQuestionData, GetQuestionErrors, GetQuestionResponses, GetResponseData, GetResponseErrors, GetResponseResponses, GetRootData, GetRootErrors, GetRouteData, GetRouteErrors, GetRouteResponses, GetRunData, GetRunErrors, GetRunResponses, GetSchedulerData, GetSchedulerErrors, GetSchedulerResponses, GetSessionData, GetSessionErrors, GetSessionResponses, ListDeliveriesData, ListDeliveriesErrors, ListDeliveriesResponses, ListJobsData, ListJobsErrors, ListJobsResponses, ListJobTimesData, ListJobTimesErrors, ListJobTimesResponses, ListKeysData, ListKeysErrors, ListKeysResponses, ListMessagesData, ListMessagesErrors, ListMessagesResponses, ListModelsData, ListModelsErrors, ListModelsResponses, ListOccurrencesData, ListOccurrencesErrors, ListOccurrencesResponses, ListPlatformsData, ListPlatformsErrors, ListPlatformsResponses, ListQuestionsData, ListQuestionsErrors, ListQuestionsResponses, ListResponseInputItemsData, ListResponseInputItemsErrors, ListResponseInputItemsResponses, ListRoutesData, ListRoutesErrors, ListRoutesResponses, ListRunsData, ListRunsErrors, ListRunsResponses, ListSessionMessagesData, ListSessionMessagesErrors, ListSessionMessagesResponses, ListSessionsData, ListSessionsErrors, ListSessionsResponses, PauseJobData, PauseJobErrors, PauseJobResponses, ReplayDeliveryData, ReplayDeliveryErrors, ReplayDeliveryResponses, ResolveRunApprovalData, ResolveRunApprovalErrors, ResolveRunApprovalResponses, ResumeJobData, ResumeJobErrors, ResumeJobResponses, RetryMessageData, RetryMessageErrors, RetryMessageResponses, RetryMessagesData, RetryMessagesErrors, RetryMessagesResponses, RotateKeyData, RotateKeyErrors, RotateKeyResponses, RotateRouteSecretData, RotateRouteSecretErrors, RotateRouteSecretResponses, RunJobData, RunJobErrors, RunJobResponses, SteerRunData, SteerRunErrors, SteerRunResponses, StopRunData, StopRunErrors, StopRunResponses, StreamEventsData, StreamEventsErrors, StreamEventsResponses, StreamRunEventsData, StreamRunEventsErrors, StreamRunEventsResponse, StreamRunEventsResponses, TestPlatformData, TestPlatformErrors, TestPlatformResponses, TestRouteData, TestRouteErrors, TestRouteResponses, UpdateJobData, UpdateJobErrors, UpdateJobResponses, UpdateKeyData, UpdateKeyErrors, UpdateKeyResponses, UpdateRouteData, UpdateRouteErrors, UpdateRouteResponses, UpdateSessionData, UpdateSessionErrors, UpdateSessionResponses } from './types.gen.ts';
 
 export type Options<TData extends TDataShape = TDataShape, ThrowOnError extends boolean = boolean, TResponse = unknown> = Options2<TData, ThrowOnError, TResponse> & {
     /**
@@ -677,6 +677,95 @@ export class AgentClient extends HeyApiClient {
         return (options.client ?? this.client).post<TestPlatformResponses, TestPlatformErrors, ThrowOnError>({
             security: [{ scheme: 'bearer', type: 'http' }],
             url: '/v1/platforms/{platform}/test',
+            ...options,
+            headers: {
+                'Content-Type': 'application/json',
+                ...options.headers
+            }
+        });
+    }
+    
+    /**
+     * List API keys, newest first
+     *
+     * Keys of all owners. Configured keys come last, by name.
+     */
+    public listKeys<ThrowOnError extends boolean = true>(options?: Options<ListKeysData, ThrowOnError>): RequestResult<ListKeysResponses, ListKeysErrors, ThrowOnError> {
+        return (options?.client ?? this.client).get<ListKeysResponses, ListKeysErrors, ThrowOnError>({
+            querySerializer: { parameters: { status: { array: { explode: false } } } },
+            security: [{ scheme: 'bearer', type: 'http' }],
+            url: '/v1/keys',
+            ...options
+        });
+    }
+    
+    /**
+     * Create an API key
+     *
+     * The key works at once, on every server of the database. The answer shows its value, once.
+     */
+    public createKey<ThrowOnError extends boolean = true>(options: Options<CreateKeyData, ThrowOnError>): RequestResult<CreateKeyResponses, CreateKeyErrors, ThrowOnError> {
+        return (options.client ?? this.client).post<CreateKeyResponses, CreateKeyErrors, ThrowOnError>({
+            security: [{ scheme: 'bearer', type: 'http' }],
+            url: '/v1/keys',
+            ...options,
+            headers: {
+                'Content-Type': 'application/json',
+                ...options.headers
+            }
+        });
+    }
+    
+    /**
+     * Revoke an API key
+     *
+     * Further requests get 401. Its open streams and sockets (code 4401) end within five seconds, on every server; its runs go on. The last key with the scope admin stays: 409 `last_admin_key`.
+     */
+    public deleteKey<ThrowOnError extends boolean = true>(options: Options<DeleteKeyData, ThrowOnError>): RequestResult<DeleteKeyResponses, DeleteKeyErrors, ThrowOnError> {
+        return (options.client ?? this.client).delete<DeleteKeyResponses, DeleteKeyErrors, ThrowOnError>({
+            security: [{ scheme: 'bearer', type: 'http' }],
+            url: '/v1/keys/{key_id}',
+            ...options
+        });
+    }
+    
+    /**
+     * Get an API key
+     */
+    public getKey<ThrowOnError extends boolean = true>(options: Options<GetKeyData, ThrowOnError>): RequestResult<GetKeyResponses, GetKeyErrors, ThrowOnError> {
+        return (options.client ?? this.client).get<GetKeyResponses, GetKeyErrors, ThrowOnError>({
+            security: [{ scheme: 'bearer', type: 'http' }],
+            url: '/v1/keys/{key_id}',
+            ...options
+        });
+    }
+    
+    /**
+     * Change the scopes and limits of an API key
+     *
+     * Open streams and sockets of the key end within five seconds, so that they return with its new rights. A configured key does not change: 409 `key_is_static`.
+     */
+    public updateKey<ThrowOnError extends boolean = true>(options: Options<UpdateKeyData, ThrowOnError>): RequestResult<UpdateKeyResponses, UpdateKeyErrors, ThrowOnError> {
+        return (options.client ?? this.client).patch<UpdateKeyResponses, UpdateKeyErrors, ThrowOnError>({
+            security: [{ scheme: 'bearer', type: 'http' }],
+            url: '/v1/keys/{key_id}',
+            ...options,
+            headers: {
+                'Content-Type': 'application/json',
+                ...options.headers
+            }
+        });
+    }
+    
+    /**
+     * Replace the value of an API key
+     *
+     * The present value works for `expire_previous_seconds` more; one from an earlier rotation ends at once. The answer shows the new value, once.
+     */
+    public rotateKey<ThrowOnError extends boolean = true>(options: Options<RotateKeyData, ThrowOnError>): RequestResult<RotateKeyResponses, RotateKeyErrors, ThrowOnError> {
+        return (options.client ?? this.client).post<RotateKeyResponses, RotateKeyErrors, ThrowOnError>({
+            security: [{ scheme: 'bearer', type: 'http' }],
+            url: '/v1/keys/{key_id}/rotate',
             ...options,
             headers: {
                 'Content-Type': 'application/json',

@@ -689,7 +689,7 @@ export type ErrorType = 'invalid_request_error' | 'authentication_error' | 'perm
  *
  * Stable name of the error.
  */
-export type ErrorCode = 'invalid_json' | 'invalid_request' | 'missing_required_parameter' | 'unsupported_parameter' | 'invalid_content_part' | 'unsupported_content_type' | 'invalid_image_url' | 'string_above_max_length' | 'model_not_found' | 'invalid_session_id' | 'invalid_session_key' | 'invalid_cursor' | 'invalid_idempotency_key' | 'invalid_approval_choice' | 'invalid_approval_request' | 'invalid_steer_input' | 'invalid_config' | 'invalid_answer' | 'invalid_schedule' | 'request_timeout' | 'missing_api_key' | 'invalid_api_key' | 'insufficient_scope' | 'auth_required_for_session' | 'host_not_allowed' | 'origin_not_allowed' | 'not_found' | 'run_not_found' | 'session_not_found' | 'response_not_found' | 'previous_response_not_found' | 'ask_not_found' | 'question_not_found' | 'route_not_found' | 'delivery_not_found' | 'job_not_found' | 'occurrence_not_found' | 'message_not_found' | 'platform_not_found' | 'method_not_allowed' | 'unsupported_media_type' | 'body_too_large' | 'session_busy' | 'ask_not_pending' | 'question_not_pending' | 'route_exists' | 'route_is_static' | 'delivery_not_replayable' | 'receiver_disabled' | 'job_over' | 'job_busy' | 'message_not_retryable' | 'message_being_sent' | 'platform_not_ready' | 'approval_not_active' | 'approval_not_pending' | 'run_not_active' | 'run_not_accepting_steer' | 'response_not_cancellable' | 'idempotency_key_conflict' | 'run_events_expired' | 'events_expired' | 'precondition_failed' | 'rate_limit_exceeded' | 'too_many_concurrent_runs' | 'too_many_subscribers' | 'budget_exceeded' | 'context_too_long' | 'nothing_to_branch' | 'nothing_to_undo' | 'invalid_title' | 'unknown_command' | 'command_usage' | 'too_many_live_sessions' | 'queue_full' | 'internal_error' | 'provider_error' | 'agent_incomplete' | 'server_draining' | 'state_store_unavailable' | 'agent_timeout';
+export type ErrorCode = 'invalid_json' | 'invalid_request' | 'missing_required_parameter' | 'unsupported_parameter' | 'invalid_content_part' | 'unsupported_content_type' | 'invalid_image_url' | 'string_above_max_length' | 'model_not_found' | 'invalid_session_id' | 'invalid_session_key' | 'invalid_cursor' | 'invalid_idempotency_key' | 'invalid_approval_choice' | 'invalid_approval_request' | 'invalid_steer_input' | 'invalid_config' | 'invalid_answer' | 'invalid_schedule' | 'request_timeout' | 'missing_api_key' | 'invalid_api_key' | 'insufficient_scope' | 'auth_required' | 'auth_required_for_session' | 'host_not_allowed' | 'origin_not_allowed' | 'not_found' | 'run_not_found' | 'session_not_found' | 'response_not_found' | 'previous_response_not_found' | 'ask_not_found' | 'question_not_found' | 'route_not_found' | 'key_not_found' | 'delivery_not_found' | 'job_not_found' | 'occurrence_not_found' | 'message_not_found' | 'platform_not_found' | 'method_not_allowed' | 'unsupported_media_type' | 'body_too_large' | 'session_busy' | 'ask_not_pending' | 'question_not_pending' | 'route_exists' | 'route_is_static' | 'key_exists' | 'key_is_static' | 'last_admin_key' | 'delivery_not_replayable' | 'receiver_disabled' | 'job_over' | 'job_busy' | 'message_not_retryable' | 'message_being_sent' | 'platform_not_ready' | 'approval_not_active' | 'approval_not_pending' | 'run_not_active' | 'run_not_accepting_steer' | 'response_not_cancellable' | 'idempotency_key_conflict' | 'run_events_expired' | 'events_expired' | 'precondition_failed' | 'rate_limit_exceeded' | 'too_many_concurrent_runs' | 'too_many_subscribers' | 'budget_exceeded' | 'context_too_long' | 'nothing_to_branch' | 'nothing_to_undo' | 'invalid_title' | 'unknown_command' | 'command_usage' | 'too_many_live_sessions' | 'queue_full' | 'internal_error' | 'provider_error' | 'agent_incomplete' | 'server_draining' | 'state_store_unavailable' | 'agent_timeout';
 
 /**
  * ErrorBody
@@ -3811,6 +3811,155 @@ export type PlatformTest = {
 };
 
 /**
+ * KeyStatus
+ */
+export type KeyStatus = 'active' | 'expired' | 'revoked';
+
+/**
+ * KeyScope
+ *
+ * A permission of a key, as in api_server.keys.
+ */
+export type KeyScope = 'chat' | 'runs' | 'approvals' | 'sessions' | 'jobs' | 'webhooks' | 'messages' | 'read' | 'admin';
+
+/**
+ * KeySource
+ *
+ * config: the configuration file. api: created with this API or `agentd keys create`.
+ */
+export type KeySource = 'config' | 'api';
+
+/**
+ * ApiKey
+ *
+ * An API key without its value.
+ */
+export type ApiKey = {
+    object: 'agent.key';
+    id: string;
+    /**
+     * Runs and changes name it.
+     */
+    name: string;
+    /**
+     * Owner of the data that the key reaches.
+     */
+    owner: string;
+    scopes: Array<KeyScope>;
+    source: KeySource;
+    status: KeyStatus;
+    /**
+     * Its value, only in the answer that creates or rotates it. Null when such a request is repeated.
+     */
+    key: string | null;
+    /**
+     * Its beginning and its end. Null for a configured key.
+     */
+    redacted_value: string | null;
+    /**
+     * Requests a minute. Null: no limit.
+     */
+    rate_limit_rpm: number | null;
+    /**
+     * Null: no limit of its own.
+     */
+    max_concurrent_runs: number | null;
+    /**
+     * Name of the key that created it, or cli.
+     */
+    created_by: string | null;
+    /**
+     * Unix time in seconds. Null for a configured key.
+     */
+    created_at: number | null;
+    /**
+     * Unix time in seconds. Null: never.
+     */
+    expires_at: number | null;
+    /**
+     * Unix time in seconds, to the minute. Null: never, or a configured key.
+     */
+    last_used_at: number | null;
+    /**
+     * Unix time in seconds.
+     */
+    revoked_at: number | null;
+    /**
+     * Until then the value before the last rotation also works. Null: it does not.
+     */
+    previous_expires_at: number | null;
+};
+
+/**
+ * ApiKeyList
+ */
+export type ApiKeyList = {
+    object: 'list';
+    data: Array<ApiKey>;
+    first_id: string | null;
+    /**
+     * Pass it as `after`.
+     */
+    last_id: string | null;
+    has_more: boolean;
+};
+
+/**
+ * CreateKeyBody
+ */
+export type CreateKeyBody = {
+    /**
+     * Unique among the keys in use.
+     */
+    name: string;
+    /**
+     * Owner of the data that the key reaches. Null: its name.
+     */
+    owner?: string | null;
+    scopes: Array<KeyScope>;
+    rate_limit_rpm?: number | null;
+    max_concurrent_runs?: number | null;
+    /**
+     * Unix time in seconds, in the future.
+     */
+    expires_at?: number | null;
+};
+
+/**
+ * DeletedKey
+ */
+export type DeletedKey = {
+    id: string;
+    object: 'agent.key';
+    deleted: boolean;
+};
+
+/**
+ * UpdateKeyBody
+ *
+ * A JSON Merge Patch. Null removes a limit.
+ */
+export type UpdateKeyBody = {
+    scopes?: Array<KeyScope>;
+    rate_limit_rpm?: number | null;
+    max_concurrent_runs?: number | null;
+    /**
+     * Unix time in seconds, in the future.
+     */
+    expires_at?: number | null;
+};
+
+/**
+ * RotateKeyBody
+ */
+export type RotateKeyBody = {
+    /**
+     * How long the present value still works. Default: 300.
+     */
+    expire_previous_seconds?: number | null;
+};
+
+/**
  * RouteSource
  *
  * config: the configuration file. subscription: created with this API or `agentd webhook subscribe`.
@@ -4290,7 +4439,7 @@ export type ReplayDeliveryBody = {
  *
  * The kind of a resource and its change.
  */
-export type FeedEventType = 'session.created' | 'session.updated' | 'session.deleted' | 'run.created' | 'run.updated' | 'question.created' | 'question.updated' | 'delivery.created' | 'delivery.updated' | 'route.created' | 'route.updated' | 'route.deleted' | 'occurrence.created' | 'occurrence.updated' | 'message.created' | 'message.updated' | 'job.created' | 'job.updated' | 'job.deleted';
+export type FeedEventType = 'session.created' | 'session.updated' | 'session.deleted' | 'run.created' | 'run.updated' | 'question.created' | 'question.updated' | 'delivery.created' | 'delivery.updated' | 'route.created' | 'route.updated' | 'route.deleted' | 'occurrence.created' | 'occurrence.updated' | 'message.created' | 'message.updated' | 'job.created' | 'job.updated' | 'job.deleted' | 'key.created' | 'key.updated' | 'key.deleted';
 
 /**
  * FeedEvent
@@ -4314,7 +4463,7 @@ export type FeedEvent = {
      */
     actor: string | null;
     /**
-     * The kind and id of the resource, and its state after the change. run: status, kind, session_id, source. question: kind, status, run_id, session_id, expires_at. message: platform, status, ref. delivery: route, event, status, run_id. route: enabled. occurrence: job_id, scheduled_at, status, delivery_status. job: state, revision.
+     * The kind and id of the resource, and its state after the change. run: status, kind, session_id, source. question: kind, status, run_id, session_id, expires_at. message: platform, status, ref. delivery: route, event, status, run_id. route: enabled. occurrence: job_id, scheduled_at, status, delivery_status. job: state, revision. key: name, scopes, expires_at, previous_expires_at; events of keys need the scope admin.
      */
     data: {
         object: string;
@@ -5106,6 +5255,8 @@ export type OccurrencePath = string;
 export type MessagePath = string;
 
 export type PlatformPath = string;
+
+export type KeyPath = string;
 
 export type RoutePath = string;
 
@@ -8097,6 +8248,398 @@ export type TestPlatformResponses = {
 };
 
 export type TestPlatformResponse = TestPlatformResponses[keyof TestPlatformResponses];
+
+export type ListKeysData = {
+    body?: never;
+    path?: never;
+    query?: {
+        /**
+         * Any of these states. Default: active and expired.
+         */
+        status?: Array<KeyStatus>;
+        /**
+         * Only keys of this owner.
+         */
+        owner?: string;
+        limit?: number;
+        /**
+         * `last_id` of the previous page.
+         */
+        after?: string;
+    };
+    url: '/v1/keys';
+};
+
+export type ListKeysErrors = {
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    400: ErrorEnvelope;
+    /**
+     * The API key is missing or wrong.
+     */
+    401: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    403: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    429: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    503: ErrorEnvelope;
+};
+
+export type ListKeysError = ListKeysErrors[keyof ListKeysErrors];
+
+export type ListKeysResponses = {
+    /**
+     * A page of keys.
+     */
+    200: ApiKeyList;
+};
+
+export type ListKeysResponse = ListKeysResponses[keyof ListKeysResponses];
+
+export type CreateKeyData = {
+    body: CreateKeyBody;
+    headers?: {
+        /**
+         * 1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or joins the first request while it is in progress. The same key with a different request returns 409.
+         */
+        'Idempotency-Key'?: string;
+    };
+    path?: never;
+    query?: {
+        /**
+         * True validates the request and returns the result, but stores and sends nothing.
+         */
+        dry_run?: boolean;
+    };
+    url: '/v1/keys';
+};
+
+export type CreateKeyErrors = {
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    400: ErrorEnvelope;
+    /**
+     * The API key is missing or wrong.
+     */
+    401: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    403: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    408: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    409: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    413: ErrorEnvelope;
+    /**
+     * The body is not JSON, or it is compressed. In the latter case `Accept-Encoding` is `identity`.
+     */
+    415: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    429: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    503: ErrorEnvelope;
+};
+
+export type CreateKeyError = CreateKeyErrors[keyof CreateKeyErrors];
+
+export type CreateKeyResponses = {
+    /**
+     * The key and its value.
+     */
+    201: ApiKey;
+};
+
+export type CreateKeyResponse = CreateKeyResponses[keyof CreateKeyResponses];
+
+export type DeleteKeyData = {
+    body?: never;
+    headers?: {
+        /**
+         * Changes only the version with this ETag.
+         */
+        'If-Match'?: string;
+    };
+    path: {
+        key_id: string;
+    };
+    query?: never;
+    url: '/v1/keys/{key_id}';
+};
+
+export type DeleteKeyErrors = {
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    400: ErrorEnvelope;
+    /**
+     * The API key is missing or wrong.
+     */
+    401: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    403: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    404: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    409: ErrorEnvelope;
+    /**
+     * The current version does not have the ETag of `If-Match`. `details.etag` has the current ETag.
+     */
+    412: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    429: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    503: ErrorEnvelope;
+};
+
+export type DeleteKeyError = DeleteKeyErrors[keyof DeleteKeyErrors];
+
+export type DeleteKeyResponses = {
+    /**
+     * The key is revoked.
+     */
+    200: DeletedKey;
+};
+
+export type DeleteKeyResponse = DeleteKeyResponses[keyof DeleteKeyResponses];
+
+export type GetKeyData = {
+    body?: never;
+    headers?: {
+        /**
+         * Returns 304 if the current version has this ETag.
+         */
+        'If-None-Match'?: string;
+    };
+    path: {
+        key_id: string;
+    };
+    query?: never;
+    url: '/v1/keys/{key_id}';
+};
+
+export type GetKeyErrors = {
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    400: ErrorEnvelope;
+    /**
+     * The API key is missing or wrong.
+     */
+    401: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    403: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    404: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    429: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    503: ErrorEnvelope;
+};
+
+export type GetKeyError = GetKeyErrors[keyof GetKeyErrors];
+
+export type GetKeyResponses = {
+    /**
+     * The key.
+     */
+    200: ApiKey;
+};
+
+export type GetKeyResponse = GetKeyResponses[keyof GetKeyResponses];
+
+export type UpdateKeyData = {
+    body: UpdateKeyBody;
+    headers?: {
+        /**
+         * Changes only the version with this ETag.
+         */
+        'If-Match'?: string;
+    };
+    path: {
+        key_id: string;
+    };
+    query?: {
+        /**
+         * True validates the request and returns the result, but stores and sends nothing.
+         */
+        dry_run?: boolean;
+    };
+    url: '/v1/keys/{key_id}';
+};
+
+export type UpdateKeyErrors = {
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    400: ErrorEnvelope;
+    /**
+     * The API key is missing or wrong.
+     */
+    401: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    403: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    404: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    408: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    409: ErrorEnvelope;
+    /**
+     * The current version does not have the ETag of `If-Match`. `details.etag` has the current ETag.
+     */
+    412: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    413: ErrorEnvelope;
+    /**
+     * The body is not JSON, or it is compressed. In the latter case `Accept-Encoding` is `identity`.
+     */
+    415: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    429: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    503: ErrorEnvelope;
+};
+
+export type UpdateKeyError = UpdateKeyErrors[keyof UpdateKeyErrors];
+
+export type UpdateKeyResponses = {
+    /**
+     * The key after the change.
+     */
+    200: ApiKey;
+};
+
+export type UpdateKeyResponse = UpdateKeyResponses[keyof UpdateKeyResponses];
+
+export type RotateKeyData = {
+    body: RotateKeyBody;
+    headers?: {
+        /**
+         * Changes only the version with this ETag.
+         */
+        'If-Match'?: string;
+        /**
+         * 1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or joins the first request while it is in progress. The same key with a different request returns 409.
+         */
+        'Idempotency-Key'?: string;
+    };
+    path: {
+        key_id: string;
+    };
+    query?: never;
+    url: '/v1/keys/{key_id}/rotate';
+};
+
+export type RotateKeyErrors = {
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    400: ErrorEnvelope;
+    /**
+     * The API key is missing or wrong.
+     */
+    401: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    403: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    404: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    408: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    409: ErrorEnvelope;
+    /**
+     * The current version does not have the ETag of `If-Match`. `details.etag` has the current ETag.
+     */
+    412: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    413: ErrorEnvelope;
+    /**
+     * The body is not JSON, or it is compressed. In the latter case `Accept-Encoding` is `identity`.
+     */
+    415: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    429: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    503: ErrorEnvelope;
+};
+
+export type RotateKeyError = RotateKeyErrors[keyof RotateKeyErrors];
+
+export type RotateKeyResponses = {
+    /**
+     * The key and its new value.
+     */
+    200: ApiKey;
+};
+
+export type RotateKeyResponse = RotateKeyResponses[keyof RotateKeyResponses];
 
 export type ListRoutesData = {
     body?: never;

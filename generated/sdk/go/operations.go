@@ -1297,6 +1297,138 @@ func (c *Client) TestPlatform(ctx context.Context, platform string, body *TestPl
 	return send[PlatformTest](ctx, c, request, options)
 }
 
+// ListKeysParams are the parameters of Client.ListKeys. What is left out is not sent.
+type ListKeysParams struct {
+	// Any of these states. Default: active and expired.
+	Status []KeyStatus
+
+	// Only keys of this owner.
+	Owner string
+
+	// Default: 20.
+	Limit *int64
+
+	// `last_id` of the previous page.
+	After string
+}
+
+// ListKeys: List API keys, newest first.
+//
+// Keys of all owners. Configured keys come last, by name.
+//
+// It sends `GET /v1/keys`. It needs a key with the scope `admin`.
+func (c *Client) ListKeys(ctx context.Context, params ListKeysParams, options ...RequestOption) (*APIKeyList, error) {
+	request := newRequest("GET", "application/json", "/v1/keys")
+	request.query("status", params.Status)
+	request.query("owner", params.Owner)
+	request.query("limit", params.Limit)
+	request.query("after", params.After)
+	return send[APIKeyList](ctx, c, request, options)
+}
+
+// CreateKeyParams are the parameters of Client.CreateKey. What is left out is not sent.
+type CreateKeyParams struct {
+	// True validates the request and returns the result, but stores and sends nothing. Default: false.
+	DryRun *bool
+
+	// 1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or
+	// joins the first request while it is in progress. The same key with a different request returns 409.
+	IdempotencyKey string
+}
+
+// CreateKey: Create an API key.
+//
+// The key works at once, on every server of the database. The answer shows its value, once.
+//
+// It sends `POST /v1/keys`. It needs a key with the scope `admin`.
+func (c *Client) CreateKey(ctx context.Context, body *CreateKeyBody, params CreateKeyParams, options ...RequestOption) (*APIKey, error) {
+	request := newRequest("POST", "application/json", "/v1/keys")
+	request.query("dry_run", params.DryRun)
+	request.setHeader("idempotency-key", params.IdempotencyKey)
+	request.json(body)
+	return send[APIKey](ctx, c, request, options)
+}
+
+// GetKeyParams are the parameters of Client.GetKey. What is left out is not sent.
+type GetKeyParams struct {
+	// Returns 304 if the current version has this ETag.
+	IfNoneMatch string
+}
+
+// GetKey: Get an API key.
+//
+// It sends `GET /v1/keys/{key_id}`. It needs a key with the scope `admin`.
+func (c *Client) GetKey(ctx context.Context, keyID string, params GetKeyParams, options ...RequestOption) (*APIKey, error) {
+	request := newRequest("GET", "application/json", "/v1/keys/", segment(keyID))
+	request.setHeader("if-none-match", params.IfNoneMatch)
+	return send[APIKey](ctx, c, request, options)
+}
+
+// DeleteKeyParams are the parameters of Client.DeleteKey. What is left out is not sent.
+type DeleteKeyParams struct {
+	// Changes only the version with this ETag.
+	IfMatch string
+}
+
+// DeleteKey: Revoke an API key.
+//
+// Further requests get 401. Its open streams and sockets (code 4401) end within five seconds, on every
+// server; its runs go on. The last key with the scope admin stays: 409 `last_admin_key`.
+//
+// It sends `DELETE /v1/keys/{key_id}`. It needs a key with the scope `admin`.
+func (c *Client) DeleteKey(ctx context.Context, keyID string, params DeleteKeyParams, options ...RequestOption) (*DeletedKey, error) {
+	request := newRequest("DELETE", "application/json", "/v1/keys/", segment(keyID))
+	request.setHeader("if-match", params.IfMatch)
+	return send[DeletedKey](ctx, c, request, options)
+}
+
+// UpdateKeyParams are the parameters of Client.UpdateKey. What is left out is not sent.
+type UpdateKeyParams struct {
+	// True validates the request and returns the result, but stores and sends nothing. Default: false.
+	DryRun *bool
+
+	// Changes only the version with this ETag.
+	IfMatch string
+}
+
+// UpdateKey: Change the scopes and limits of an API key.
+//
+// Open streams and sockets of the key end within five seconds, so that they return with its new rights. A
+// configured key does not change: 409 `key_is_static`.
+//
+// It sends `PATCH /v1/keys/{key_id}`. It needs a key with the scope `admin`.
+func (c *Client) UpdateKey(ctx context.Context, keyID string, body *UpdateKeyBody, params UpdateKeyParams, options ...RequestOption) (*APIKey, error) {
+	request := newRequest("PATCH", "application/json", "/v1/keys/", segment(keyID))
+	request.query("dry_run", params.DryRun)
+	request.setHeader("if-match", params.IfMatch)
+	request.json(body)
+	return send[APIKey](ctx, c, request, options)
+}
+
+// RotateKeyParams are the parameters of Client.RotateKey. What is left out is not sent.
+type RotateKeyParams struct {
+	// Changes only the version with this ETag.
+	IfMatch string
+
+	// 1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or
+	// joins the first request while it is in progress. The same key with a different request returns 409.
+	IdempotencyKey string
+}
+
+// RotateKey: Replace the value of an API key.
+//
+// The present value works for `expire_previous_seconds` more; one from an earlier rotation ends at once. The
+// answer shows the new value, once.
+//
+// It sends `POST /v1/keys/{key_id}/rotate`. It needs a key with the scope `admin`.
+func (c *Client) RotateKey(ctx context.Context, keyID string, body *RotateKeyBody, params RotateKeyParams, options ...RequestOption) (*APIKey, error) {
+	request := newRequest("POST", "application/json", "/v1/keys/", segment(keyID), "/rotate")
+	request.setHeader("if-match", params.IfMatch)
+	request.setHeader("idempotency-key", params.IdempotencyKey)
+	request.json(body)
+	return send[APIKey](ctx, c, request, options)
+}
+
 // ListRoutesParams are the parameters of Client.ListRoutes. What is left out is not sent.
 type ListRoutesParams struct {
 	// Any of these sources.

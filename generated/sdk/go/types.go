@@ -174,6 +174,7 @@ const (
 	ErrorCodeMissingAPIKey            ErrorCode = "missing_api_key"
 	ErrorCodeInvalidAPIKey            ErrorCode = "invalid_api_key"
 	ErrorCodeInsufficientScope        ErrorCode = "insufficient_scope"
+	ErrorCodeAuthRequired             ErrorCode = "auth_required"
 	ErrorCodeAuthRequiredForSession   ErrorCode = "auth_required_for_session"
 	ErrorCodeHostNotAllowed           ErrorCode = "host_not_allowed"
 	ErrorCodeOriginNotAllowed         ErrorCode = "origin_not_allowed"
@@ -185,6 +186,7 @@ const (
 	ErrorCodeAskNotFound              ErrorCode = "ask_not_found"
 	ErrorCodeQuestionNotFound         ErrorCode = "question_not_found"
 	ErrorCodeRouteNotFound            ErrorCode = "route_not_found"
+	ErrorCodeKeyNotFound              ErrorCode = "key_not_found"
 	ErrorCodeDeliveryNotFound         ErrorCode = "delivery_not_found"
 	ErrorCodeJobNotFound              ErrorCode = "job_not_found"
 	ErrorCodeOccurrenceNotFound       ErrorCode = "occurrence_not_found"
@@ -198,6 +200,9 @@ const (
 	ErrorCodeQuestionNotPending       ErrorCode = "question_not_pending"
 	ErrorCodeRouteExists              ErrorCode = "route_exists"
 	ErrorCodeRouteIsStatic            ErrorCode = "route_is_static"
+	ErrorCodeKeyExists                ErrorCode = "key_exists"
+	ErrorCodeKeyIsStatic              ErrorCode = "key_is_static"
+	ErrorCodeLastAdminKey             ErrorCode = "last_admin_key"
 	ErrorCodeDeliveryNotReplayable    ErrorCode = "delivery_not_replayable"
 	ErrorCodeReceiverDisabled         ErrorCode = "receiver_disabled"
 	ErrorCodeJobOver                  ErrorCode = "job_over"
@@ -1559,12 +1564,16 @@ const (
 	FeedEventTypeJobCreated        FeedEventType = "job.created"
 	FeedEventTypeJobUpdated        FeedEventType = "job.updated"
 	FeedEventTypeJobDeleted        FeedEventType = "job.deleted"
+	FeedEventTypeKeyCreated        FeedEventType = "key.created"
+	FeedEventTypeKeyUpdated        FeedEventType = "key.updated"
+	FeedEventTypeKeyDeleted        FeedEventType = "key.deleted"
 )
 
 // FeedEventData: The kind and id of the resource, and its state after the change. run: status, kind,
 // session_id, source. question: kind, status, run_id, session_id, expires_at. message: platform, status, ref.
 // delivery: route, event, status, run_id. route: enabled. occurrence: job_id, scheduled_at, status,
-// delivery_status. job: state, revision.
+// delivery_status. job: state, revision. key: name, scopes, expires_at, previous_expires_at; events of keys
+// need the scope admin.
 type FeedEventData struct {
 	Object string `json:"object"`
 	ID     string `json:"id"`
@@ -1590,7 +1599,7 @@ type FeedEvent struct {
 	// The kind and id of the resource, and its state after the change. run: status, kind, session_id, source.
 	// question: kind, status, run_id, session_id, expires_at. message: platform, status, ref. delivery: route,
 	// event, status, run_id. route: enabled. occurrence: job_id, scheduled_at, status, delivery_status. job:
-	// state, revision.
+	// state, revision. key: name, scopes, expires_at, previous_expires_at; events of keys need the scope admin.
 	Data FeedEventData `json:"data"`
 }
 
@@ -6104,6 +6113,159 @@ type PlatformTest struct {
 	Address string `json:"address"`
 
 	TookMs int64 `json:"took_ms"`
+}
+
+// KeyStatus: one of "active", "expired", "revoked". A newer server may send others.
+type KeyStatus string
+
+// The values of KeyStatus.
+const (
+	KeyStatusActive  KeyStatus = "active"
+	KeyStatusExpired KeyStatus = "expired"
+	KeyStatusRevoked KeyStatus = "revoked"
+)
+
+// KeyScope: A permission of a key, as in api_server.keys.
+type KeyScope string
+
+// The values of KeyScope.
+const (
+	KeyScopeChat      KeyScope = "chat"
+	KeyScopeRuns      KeyScope = "runs"
+	KeyScopeApprovals KeyScope = "approvals"
+	KeyScopeSessions  KeyScope = "sessions"
+	KeyScopeJobs      KeyScope = "jobs"
+	KeyScopeWebhooks  KeyScope = "webhooks"
+	KeyScopeMessages  KeyScope = "messages"
+	KeyScopeRead      KeyScope = "read"
+	KeyScopeAdmin     KeyScope = "admin"
+)
+
+// KeySource: config: the configuration file. api: created with this API or `agentd keys create`.
+type KeySource string
+
+// The values of KeySource.
+const (
+	KeySourceConfig KeySource = "config"
+	KeySourceAPI    KeySource = "api"
+)
+
+// APIKey: An API key without its value.
+type APIKey struct {
+	Object string `json:"object"`
+	ID     string `json:"id"`
+
+	// Runs and changes name it.
+	Name string `json:"name"`
+
+	// Owner of the data that the key reaches.
+	Owner string `json:"owner"`
+
+	Scopes []KeyScope `json:"scopes"`
+	Source KeySource  `json:"source"`
+	Status KeyStatus  `json:"status"`
+
+	// Its value, only in the answer that creates or rotates it. Null when such a request is repeated.
+	Key *string `json:"key"`
+
+	// Its beginning and its end. Null for a configured key.
+	RedactedValue *string `json:"redacted_value"`
+
+	// Requests a minute. Null: no limit.
+	RateLimitRpm *int64 `json:"rate_limit_rpm"`
+
+	// Null: no limit of its own.
+	MaxConcurrentRuns *int64 `json:"max_concurrent_runs"`
+
+	// Name of the key that created it, or cli.
+	CreatedBy *string `json:"created_by"`
+
+	// Unix time in seconds. Null for a configured key.
+	CreatedAt *float64 `json:"created_at"`
+
+	// Unix time in seconds. Null: never.
+	ExpiresAt *float64 `json:"expires_at"`
+
+	// Unix time in seconds, to the minute. Null: never, or a configured key.
+	LastUsedAt *float64 `json:"last_used_at"`
+
+	// Unix time in seconds.
+	RevokedAt *float64 `json:"revoked_at"`
+
+	// Until then the value before the last rotation also works. Null: it does not.
+	PreviousExpiresAt *float64 `json:"previous_expires_at"`
+}
+
+// MarshalJSON implements json.Marshaler. It sets the members that can only have one value.
+func (v APIKey) MarshalJSON() ([]byte, error) {
+	type plain APIKey
+	v.Object = "agent.key"
+	return json.Marshal(plain(v))
+}
+
+// APIKeyList is a type of the API.
+type APIKeyList struct {
+	Object  string   `json:"object"`
+	Data    []APIKey `json:"data"`
+	FirstID *string  `json:"first_id"`
+
+	// Pass it as `after`.
+	LastID *string `json:"last_id"`
+
+	HasMore bool `json:"has_more"`
+}
+
+// MarshalJSON implements json.Marshaler. It sets the members that can only have one value.
+func (v APIKeyList) MarshalJSON() ([]byte, error) {
+	type plain APIKeyList
+	v.Object = "list"
+	return json.Marshal(plain(v))
+}
+
+// CreateKeyBody is a type of the API.
+type CreateKeyBody struct {
+	// Unique among the keys in use.
+	Name string `json:"name"`
+
+	// Owner of the data that the key reaches. Null: its name.
+	Owner Nullable[string] `json:"owner,omitempty"`
+
+	Scopes            []KeyScope      `json:"scopes"`
+	RateLimitRpm      Nullable[int64] `json:"rate_limit_rpm,omitempty"`
+	MaxConcurrentRuns Nullable[int64] `json:"max_concurrent_runs,omitempty"`
+
+	// Unix time in seconds, in the future.
+	ExpiresAt Nullable[float64] `json:"expires_at,omitempty"`
+}
+
+// DeletedKey is a type of the API.
+type DeletedKey struct {
+	ID      string `json:"id"`
+	Object  string `json:"object"`
+	Deleted bool   `json:"deleted"`
+}
+
+// MarshalJSON implements json.Marshaler. It sets the members that can only have one value.
+func (v DeletedKey) MarshalJSON() ([]byte, error) {
+	type plain DeletedKey
+	v.Object = "agent.key"
+	return json.Marshal(plain(v))
+}
+
+// UpdateKeyBody: A JSON Merge Patch. Null removes a limit.
+type UpdateKeyBody struct {
+	Scopes            []KeyScope      `json:"scopes,omitempty"`
+	RateLimitRpm      Nullable[int64] `json:"rate_limit_rpm,omitempty"`
+	MaxConcurrentRuns Nullable[int64] `json:"max_concurrent_runs,omitempty"`
+
+	// Unix time in seconds, in the future.
+	ExpiresAt Nullable[float64] `json:"expires_at,omitempty"`
+}
+
+// RotateKeyBody is a type of the API.
+type RotateKeyBody struct {
+	// How long the present value still works. Default: 300.
+	ExpirePreviousSeconds Nullable[int64] `json:"expire_previous_seconds,omitempty"`
 }
 
 // RouteSource: config: the configuration file. subscription: created with this API or `agentd webhook

@@ -9,8 +9,20 @@ import { ServiceError } from "../errors.ts";
 
 /** A key ring of any surface. */
 export interface FindsKeys<Holder> {
-  /** Finds the key that equals `presented`. Compares in constant time. */
-  find(presented: string): Holder | undefined;
+  /**
+   * Finds the key that equals `presented`. Compares in constant time. Keys of the configuration are found at once, others
+   * may need the database.
+   */
+  find(presented: string): Holder | undefined | Promise<Holder | undefined>;
+}
+
+/** Whether a key that can be revoked is still valid. */
+export interface KeyValidity {
+  /**
+   * Calls `end` once when the key is revoked, has expired or gets other scopes, within five seconds. The returned function
+   * stops that.
+   */
+  onEnd(end: () => void): () => void;
 }
 
 /** Returns the key of an `Authorization` header (RFC 6750); undefined without one. */
@@ -26,10 +38,14 @@ export function requireKey<Holder>(
   keys: FindsKeys<Holder>,
   presented: string | undefined,
   { hint }: { readonly hint: string },
-): Holder {
+): Holder | Promise<Holder> {
   if (presented === undefined || presented === "")
     throw new ServiceError("missing_api_key", `No API key. ${hint}`);
   const holder = keys.find(presented);
+  return holder instanceof Promise ? holder.then(requireValid) : requireValid(holder);
+}
+
+function requireValid<Holder>(holder: Holder | undefined): Holder {
   if (holder !== undefined) return holder;
   throw new ServiceError("invalid_api_key", "This API key is not valid.");
 }

@@ -2,7 +2,7 @@ import type { FeedEvent, FeedFrame } from "../../../generated/http/client/types.
 import type { SseMessage } from "../../../generated/http/contract.gen.ts";
 import { nameOfId } from "../../agent/session/session.ts";
 import { ServiceError } from "../../base/errors.ts";
-import { CHANGE_TYPES } from "../../store/feed/change.ts";
+import { CHANGE_TYPES, needsAdmin } from "../../store/feed/change.ts";
 import { isAfter, type ChangeRow, type FeedPosition } from "../../store/feed/feed.ts";
 import type { Store } from "../../store/store.ts";
 import type { HttpContext, HttpDeps } from "../deps.ts";
@@ -21,7 +21,7 @@ export async function streamEvents(
   streams: FeedStreams,
 ): Promise<HttpResponse<"streamEvents">> {
   const { query, headers, ctx, raw, signal } = request;
-  const types = query.types && typesOf(query.types);
+  const types = typesFor(query.types, ctx);
   const lastEventId = headers["last-event-id"];
   const given = lastEventId === undefined || lastEventId === "" ? query.after : lastEventId;
   const param = given === query.after ? "after" : "Last-Event-ID";
@@ -138,6 +138,22 @@ async function parseCursor(store: Store, text: string, param: string): Promise<F
   }
   if (!(await store.feed.isFuture(position))) return position;
   throw new ServiceError("invalid_cursor", `${param} is behind the newest event of the feed.`, { param });
+}
+
+/**
+ * Returns the types that the caller gets; undefined: all. ServiceError `insufficient_scope` when it names one that needs
+ * the scope admin, and those of {@link typesOf}.
+ */
+function typesFor(
+  patterns: readonly string[] | undefined,
+  { identity }: HttpContext,
+): readonly string[] | undefined {
+  const types = patterns && typesOf(patterns);
+  if (identity.scopes.includes("admin")) return types;
+  const refused = types?.find(needsAdmin);
+  if (refused === undefined) return types ?? CHANGE_TYPES.filter((type) => !needsAdmin(type));
+  const what = `The key ${JSON.stringify(identity.name)} needs the scope "admin" to read ${refused}.`;
+  throw new ServiceError("insufficient_scope", what, { param: "types" });
 }
 
 /** Returns the types that the patterns name. ServiceError `unsupported_parameter` for one that names none. */

@@ -1,6 +1,13 @@
 import type { LimitedKey } from "../../agent/run/run.ts";
 import { ServiceError } from "../../base/errors.ts";
-import { bearerKey, isOwnOrigin, originNotAllowed, requireKey } from "../../base/net/request.ts";
+import {
+  bearerKey,
+  isOwnOrigin,
+  originNotAllowed,
+  requireKey,
+  type FindsKeys,
+  type KeyValidity,
+} from "../../base/net/request.ts";
 import type { OperationMeta } from "../../../generated/http/contract.gen.ts";
 import type { Headers as HeaderTable } from "./answer.ts";
 
@@ -10,14 +17,17 @@ export interface KeyHolder {
   /** Whose data the key reaches. Default: the key's name. */
   readonly owner?: string;
   readonly scopes: readonly string[];
+  /** Absent: the key is valid as long as the server runs. */
+  readonly validity?: KeyValidity;
 }
 
-/** The configured API keys. */
-export interface KeyRing {
-  /** Finds the key that equals `presented`. Compares in constant time. */
-  find(presented: string): KeyHolder | undefined;
-  /** All keys with their limits. Absent: keys have no limits. */
-  readonly holders?: readonly LimitedKey[];
+/** A key of the configuration, without its value. */
+export type ConfiguredKey = KeyHolder & LimitedKey;
+
+/** The API keys. */
+export interface KeyRing extends FindsKeys<KeyHolder> {
+  /** The keys of the configuration, with their limits. */
+  readonly holders?: readonly ConfiguredKey[];
   /** False: keys are off, which only a loopback address allows. */
   readonly required: boolean;
 }
@@ -68,17 +78,27 @@ const ANONYMOUS: Identity = {
  * Returns the identity of a bearer key (RFC 6750). ServiceError `missing_api_key`, `invalid_api_key`, and
  * `insufficient_scope` when the key lacks the operation's scope.
  */
-export function authorize(keys: KeyRing, operation: OperationMeta, authorization: string | null): Identity {
+export function authorize(
+  keys: KeyRing,
+  operation: OperationMeta,
+  authorization: string | null,
+): Identity | Promise<Identity> {
   if (operation.security.length === 0 || !keys.required) return ANONYMOUS;
-  const { name, owner = name, scopes } = requireKey(keys, bearerKey(authorization), { hint: HOW_TO_SEND });
-  const { scope } = operation;
+  const holder = requireKey(keys, bearerKey(authorization), { hint: HOW_TO_SEND });
+  return holder instanceof Promise
+    ? holder.then((found) => identityOf(found, operation))
+    : identityOf(holder, operation);
+}
+
+function identityOf(holder: KeyHolder, { scope }: OperationMeta): Identity {
+  const { name, owner = name, scopes, validity } = holder;
   if (scope !== undefined && !scopes.includes(scope) && !scopes.includes("admin")) {
     throw new ServiceError(
       "insufficient_scope",
       `The key ${JSON.stringify(name)} has no scope ${JSON.stringify(scope)}. Add it in api_server.keys.`,
     );
   }
-  return { name, owner, scopes, authenticated: true };
+  return { name, owner, scopes, authenticated: true, ...(validity ? { validity } : {}) };
 }
 
 const HOW_TO_SEND =

@@ -1,6 +1,7 @@
 import { FastResponse } from "srvx";
 import type { ErrorCode, ErrorEnvelope } from "../../../generated/http/client/types.gen.ts";
 import { toServiceError, type ServiceError } from "../../base/errors.ts";
+import type { KeyValidity } from "../../base/net/request.ts";
 import type { Clock } from "../../base/time.ts";
 import type { ReaderBudget, ReaderQueue } from "../../store/journal/reader-budget.ts";
 import type { SseMessage, SseMeta } from "../../../generated/http/contract.gen.ts";
@@ -180,6 +181,8 @@ export interface SseOptions {
   readonly onEnd?: (error?: unknown) => void;
   /** The budget of bytes that wait for all readers together. */
   readonly readers: ReaderBudget;
+  /** Of the caller's key: the stream is cut when it ends. */
+  readonly validity?: KeyValidity;
   /** Called when the source fails. The stream can then only be cut. */
   readonly onFailure: (error: unknown) => void;
 }
@@ -228,12 +231,14 @@ class EventStream {
   #controller: ReadableStreamDefaultController<Uint8Array> | undefined;
   #cancelKeepalive = () => {};
   #cancelStalled = () => {};
+  readonly #forgetKey: (() => void) | undefined;
   #isOver = false;
 
   constructor(source: AsyncIterable<SseMessage<unknown>>, options: SseOptions) {
     this.#iterator = source[Symbol.asyncIterator]();
     this.#options = options;
-    this.#queue = options.readers.open(() => this.#cutSlowReader());
+    this.#queue = options.readers.open(() => this.#cutOff("The client does not read."));
+    this.#forgetKey = options.validity?.onEnd(() => this.#cutOff("The API key is no longer valid."));
     this.readable = new ReadableStream<Uint8Array>(
       {
         start: (controller) => {
@@ -283,7 +288,7 @@ class EventStream {
       const now = controller.desiredSize ?? 0;
       // The client read some bytes, but not enough to make space.
       if (now > free) this.#watch(controller, now);
-      else this.#cutSlowReader();
+      else this.#cutOff("The client does not read.");
     });
   }
 
@@ -301,9 +306,9 @@ class EventStream {
     });
   }
 
-  #cutSlowReader(): void {
+  #cutOff(reason: string): void {
     if (this.#isOver) return;
-    const error = new Error("The client does not read.");
+    const error = new Error(reason);
     this.#cut(error);
     this.#options.onClientGone();
     this.#controller?.error(error);
@@ -321,6 +326,7 @@ class EventStream {
   #end(error?: unknown): void {
     if (!this.#isOver) this.#options.onEnd?.(error);
     this.#isOver = true;
+    this.#forgetKey?.();
     this.#cancelKeepalive();
     this.#cancelStalled();
     this.#queue.close();

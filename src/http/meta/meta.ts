@@ -105,6 +105,7 @@ export function createSocketTicket(
     owner: identity.owner,
     key: identity.name,
     scopes: identity.scopes,
+    ...(identity.validity ? { validity: identity.validity } : {}),
   });
   return { status: 201, body: { ticket, expires_in: lifeMs / 1000 } };
 }

@@ -1,6 +1,14 @@
 /** Decides who may open a socket, from the upgrade request alone. Pure. */
 import { ServiceError } from "../../base/errors.ts";
-import { bearerKey, checkHost, isOwnOrigin, originNotAllowed, requireKey } from "../../base/net/request.ts";
+import {
+  bearerKey,
+  checkHost,
+  isOwnOrigin,
+  originNotAllowed,
+  requireKey,
+  type FindsKeys,
+  type KeyValidity,
+} from "../../base/net/request.ts";
 import type { Tickets } from "../../config/keys.ts";
 import type { RpcIdentity } from "../deps.ts";
 
@@ -9,13 +17,12 @@ interface Holder {
   readonly name: string;
   readonly owner?: string;
   readonly scopes: readonly string[];
+  /** Absent: the key is valid as long as the server runs. */
+  readonly validity?: KeyValidity;
 }
 
 export interface AdmissionRules {
-  readonly keys: {
-    readonly required: boolean;
-    find(presented: string): Holder | undefined;
-  };
+  readonly keys: FindsKeys<Holder> & { readonly required: boolean };
   readonly tickets: Tickets<RpcIdentity>;
   /** Host names of this server; undefined: any, because it listens on every address. */
   readonly hosts: readonly string[] | undefined;
@@ -49,7 +56,7 @@ const FORWARDING = ["forwarded", "x-forwarded-for", "x-real-ip", "via"];
  * Returns the identity of an upgrade request. ServiceError `host_not_allowed` (DNS rebinding),
  * `origin_not_allowed`, `missing_api_key` or `invalid_api_key`.
  */
-export function admit(request: SocketRequest, rules: AdmissionRules): RpcIdentity {
+export function admit(request: SocketRequest, rules: AdmissionRules): RpcIdentity | Promise<RpcIdentity> {
   const query = new URLSearchParams(request.target.split("?")[1] ?? "");
   const ticket = query.get("ticket");
   // Every attempt uses up the ticket, so that a page that stole one gets no second try.
@@ -66,8 +73,12 @@ export function admit(request: SocketRequest, rules: AdmissionRules): RpcIdentit
     return holder;
   }
   const presented = bearerKey(request.header("authorization")) ?? query.get("token") ?? undefined;
-  const { name, owner = name, scopes } = requireKey(rules.keys, presented, { hint: HOW_TO_SEND });
-  return { owner, key: name, scopes };
+  const found = requireKey(rules.keys, presented, { hint: HOW_TO_SEND });
+  return found instanceof Promise ? found.then(toIdentity) : toIdentity(found);
+}
+
+function toIdentity({ name, owner = name, scopes, validity }: Holder): RpcIdentity {
+  return { owner, key: name, scopes, ...(validity ? { validity } : {}) };
 }
 
 const HOW_TO_SEND =

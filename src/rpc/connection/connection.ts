@@ -45,7 +45,7 @@ export interface ConnectionOptions {
 }
 
 /** WebSocket close codes (RFC 6455, section 7.4) that this server sends. */
-export const CLOSE = { shutdown: 1001, tooBig: 1009, failed: 1011, overloaded: 1013 };
+export const CLOSE = { shutdown: 1001, tooBig: 1009, failed: 1011, overloaded: 1013, unauthorized: 4401 };
 
 const DEFAULT_PROFILE: ClientProfile = { serverRequests: false, optOut: new Set(), deltas: "all" };
 

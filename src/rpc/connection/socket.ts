@@ -93,7 +93,7 @@ export class SocketGate {
   }
 
   /** Answers the upgrade request with plain HTTP, or accepts it. */
-  #upgrade(request: Request): Response | { readonly context: PeerContext } {
+  async #upgrade(request: Request): Promise<Response | { readonly context: PeerContext }> {
     const { url, headers } = request;
     const parsed = URL.parse(url);
     if (!parsed) return refusal(403, "The Host header of the request is invalid.", "host_not_allowed");
@@ -102,7 +102,7 @@ export class SocketGate {
     const { hub, rules } = this.#options;
     const upgrade = { target, header: (name: string) => headers.get(name) };
     try {
-      const identity = admit(upgrade, rules);
+      const identity = await admit(upgrade, rules);
       // An upgrade counts as a request, so that repeated connections do not bypass the rate limit.
       hub.deps.keyLimits?.countRequest(identity.key ?? identity.owner);
       const isLocal = this.#options.isLocal && !isForwarded(upgrade);
@@ -138,6 +138,10 @@ export class SocketGate {
       },
     });
     this.#accepted.set(peer, new Accepted(connection, socket as Partial<MessageSource>, this.#maxBytes));
+    const forget = identity.validity?.onEnd(() => {
+      connection.close(CLOSE.unauthorized, "the API key is no longer valid");
+    });
+    if (forget) connection.signal.addEventListener("abort", forget, { once: true });
   }
 }
 

@@ -20,7 +20,27 @@ export const CHANGE_TYPES = [
   "job.created",
   "job.updated",
   "job.deleted",
+  "key.created",
+  "key.updated",
+  "key.deleted",
 ] as const;
+
+/** Kinds whose changes every key may read; those of other kinds need the scope admin. */
+const OPEN_KINDS: ReadonlySet<string> = new Set([
+  "session",
+  "run",
+  "question",
+  "delivery",
+  "route",
+  "occurrence",
+  "message",
+  "job",
+]);
+
+/** Returns whether reading changes of a type needs the scope admin. A type of a later version does. */
+export function needsAdmin(type: string): boolean {
+  return !OPEN_KINDS.has(type.split(".")[0] ?? "");
+}
 
 export type ChangeType = (typeof CHANGE_TYPES)[number];
 

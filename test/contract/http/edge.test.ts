@@ -41,6 +41,9 @@ const BODIES: Readonly<Record<string, object>> = {
   updateJob: { name: "another" },
   pauseJob: {},
   resumeJob: {},
+  createKey: { name: "y", scopes: ["read"] },
+  updateKey: { scopes: ["read"] },
+  rotateKey: {},
 };
 
 const pathOf = ({ route }: NamedOperation) => route.replaceAll(/\{[^}]+\}/g, "x");

@@ -4,7 +4,10 @@ import type { OperationMeta } from "../../../generated/http/contract.gen.ts";
 import { operations } from "../../../generated/http/server.gen.ts";
 import { errorTable, ServiceError, type ErrorCode } from "../../../src/base/errors.ts";
 import { checkHost } from "../../../src/base/net/request.ts";
-import { authorize, type KeyRing } from "../../../src/http/edge/access.ts";
+import { authorize as authorizeKey, type Identity, type KeyRing } from "../../../src/http/edge/access.ts";
+
+/** Keys of the configuration are found at once. */
+const authorize = (...args: Parameters<typeof authorizeKey>) => authorizeKey(...args) as Identity;
 
 const GOOD = "good-key-0123456789";
 const ring = (scopes: readonly string[], required = true): KeyRing => ({

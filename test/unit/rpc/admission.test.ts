@@ -25,7 +25,7 @@ function rules(more: Partial<AdmissionRules> = {}): AdmissionRules {
 function attempt(target: string, headers: Record<string, string> = {}, from = rules()): string {
   const all = new Headers({ host: "127.0.0.1:8642", ...headers });
   try {
-    return admit({ target, header: (name) => all.get(name) }, from).owner;
+    return (admit({ target, header: (name) => all.get(name) }, from) as RpcIdentity).owner;
   } catch (error) {
     assert.ok(error instanceof ServiceError);
     return error.code;

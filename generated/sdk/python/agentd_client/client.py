@@ -1776,6 +1776,199 @@ class AgentClient(SyncBase):
         )
         return cast("types.PlatformTest", self._send(request))
 
+    def list_keys(
+        self,
+        *,
+        status: list[types.KeyStatus] | None = None,
+        owner: str | None = None,
+        limit: int | None = None,
+        after: str | None = None,
+        extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
+        timeout: float | None = None,
+    ) -> types.ApiKeyList:
+        """List API keys, newest first.
+
+        Keys of all owners. Configured keys come last, by name.
+
+        `GET /v1/keys`. Needs a key with the scope `admin`.
+
+        Args:
+            status: Any of these states. Default: active and expired.
+            owner: Only keys of this owner.
+            limit: Default 20.
+            after: `last_id` of the previous page.
+        """
+        request = Request(
+            "GET",
+            "/v1/keys",
+            query={"status": status, "owner": owner, "limit": limit, "after": after},
+            extra_headers=extra_headers,
+            response=response,
+            timeout=timeout,
+        )
+        return cast("types.ApiKeyList", self._send(request))
+
+    def create_key(
+        self,
+        body: types.CreateKeyBody,
+        *,
+        dry_run: bool | None = None,
+        idempotency_key: str | None = None,
+        extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
+        timeout: float | None = None,
+    ) -> types.ApiKey:
+        """Create an API key.
+
+        The key works at once, on every server of the database. The answer shows its value, once.
+
+        `POST /v1/keys`. Needs a key with the scope `admin`.
+
+        Args:
+            dry_run: True validates the request and returns the result, but stores and sends nothing.
+                Default false.
+            idempotency_key: 1 to 255 visible ASCII characters. Repeating a request with the same key
+                returns the first result, or joins the first request while it is in progress. The same key
+                with a different request returns 409.
+        """
+        request = Request(
+            "POST",
+            "/v1/keys",
+            query={"dry_run": dry_run},
+            headers={"idempotency-key": idempotency_key},
+            body=body,
+            extra_headers=extra_headers,
+            response=response,
+            timeout=timeout,
+        )
+        return cast("types.ApiKey", self._send(request))
+
+    def get_key(
+        self,
+        key_id: str,
+        *,
+        if_none_match: str | None = None,
+        extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
+        timeout: float | None = None,
+    ) -> types.ApiKey:
+        """Get an API key.
+
+        `GET /v1/keys/{key_id}`. Needs a key with the scope `admin`.
+
+        Args:
+            if_none_match: Returns 304 if the current version has this ETag.
+        """
+        request = Request(
+            "GET",
+            f"/v1/keys/{segment(key_id)}",
+            headers={"if-none-match": if_none_match},
+            extra_headers=extra_headers,
+            response=response,
+            timeout=timeout,
+        )
+        return cast("types.ApiKey", self._send(request))
+
+    def delete_key(
+        self,
+        key_id: str,
+        *,
+        if_match: str | None = None,
+        extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
+        timeout: float | None = None,
+    ) -> types.DeletedKey:
+        """Revoke an API key.
+
+        Further requests get 401. Its open streams and sockets (code 4401) end within five seconds, on
+        every server; its runs go on. The last key with the scope admin stays: 409 `last_admin_key`.
+
+        `DELETE /v1/keys/{key_id}`. Needs a key with the scope `admin`.
+
+        Args:
+            if_match: Changes only the version with this ETag.
+        """
+        request = Request(
+            "DELETE",
+            f"/v1/keys/{segment(key_id)}",
+            headers={"if-match": if_match},
+            extra_headers=extra_headers,
+            response=response,
+            timeout=timeout,
+        )
+        return cast("types.DeletedKey", self._send(request))
+
+    def update_key(
+        self,
+        key_id: str,
+        body: types.UpdateKeyBody,
+        *,
+        dry_run: bool | None = None,
+        if_match: str | None = None,
+        extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
+        timeout: float | None = None,
+    ) -> types.ApiKey:
+        """Change the scopes and limits of an API key.
+
+        Open streams and sockets of the key end within five seconds, so that they return with its new
+        rights. A configured key does not change: 409 `key_is_static`.
+
+        `PATCH /v1/keys/{key_id}`. Needs a key with the scope `admin`.
+
+        Args:
+            dry_run: True validates the request and returns the result, but stores and sends nothing.
+                Default false.
+            if_match: Changes only the version with this ETag.
+        """
+        request = Request(
+            "PATCH",
+            f"/v1/keys/{segment(key_id)}",
+            query={"dry_run": dry_run},
+            headers={"if-match": if_match},
+            body=body,
+            extra_headers=extra_headers,
+            response=response,
+            timeout=timeout,
+        )
+        return cast("types.ApiKey", self._send(request))
+
+    def rotate_key(
+        self,
+        key_id: str,
+        body: types.RotateKeyBody,
+        *,
+        if_match: str | None = None,
+        idempotency_key: str | None = None,
+        extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
+        timeout: float | None = None,
+    ) -> types.ApiKey:
+        """Replace the value of an API key.
+
+        The present value works for `expire_previous_seconds` more; one from an earlier rotation ends at
+        once. The answer shows the new value, once.
+
+        `POST /v1/keys/{key_id}/rotate`. Needs a key with the scope `admin`.
+
+        Args:
+            if_match: Changes only the version with this ETag.
+            idempotency_key: 1 to 255 visible ASCII characters. Repeating a request with the same key
+                returns the first result, or joins the first request while it is in progress. The same key
+                with a different request returns 409.
+        """
+        request = Request(
+            "POST",
+            f"/v1/keys/{segment(key_id)}/rotate",
+            headers={"if-match": if_match, "idempotency-key": idempotency_key},
+            body=body,
+            extra_headers=extra_headers,
+            response=response,
+            timeout=timeout,
+        )
+        return cast("types.ApiKey", self._send(request))
+
     def list_routes(
         self,
         *,

@@ -491,7 +491,7 @@ ErrorType: TypeAlias = Literal["invalid_request_error", "authentication_error", 
 
 
 #: Stable name of the error.
-ErrorCode: TypeAlias = Literal["invalid_json", "invalid_request", "missing_required_parameter", "unsupported_parameter", "invalid_content_part", "unsupported_content_type", "invalid_image_url", "string_above_max_length", "model_not_found", "invalid_session_id", "invalid_session_key", "invalid_cursor", "invalid_idempotency_key", "invalid_approval_choice", "invalid_approval_request", "invalid_steer_input", "invalid_config", "invalid_answer", "invalid_schedule", "request_timeout", "missing_api_key", "invalid_api_key", "insufficient_scope", "auth_required_for_session", "host_not_allowed", "origin_not_allowed", "not_found", "run_not_found", "session_not_found", "response_not_found", "previous_response_not_found", "ask_not_found", "question_not_found", "route_not_found", "delivery_not_found", "job_not_found", "occurrence_not_found", "message_not_found", "platform_not_found", "method_not_allowed", "unsupported_media_type", "body_too_large", "session_busy", "ask_not_pending", "question_not_pending", "route_exists", "route_is_static", "delivery_not_replayable", "receiver_disabled", "job_over", "job_busy", "message_not_retryable", "message_being_sent", "platform_not_ready", "approval_not_active", "approval_not_pending", "run_not_active", "run_not_accepting_steer", "response_not_cancellable", "idempotency_key_conflict", "run_events_expired", "events_expired", "precondition_failed", "rate_limit_exceeded", "too_many_concurrent_runs", "too_many_subscribers", "budget_exceeded", "context_too_long", "nothing_to_branch", "nothing_to_undo", "invalid_title", "unknown_command", "command_usage", "too_many_live_sessions", "queue_full", "internal_error", "provider_error", "agent_incomplete", "server_draining", "state_store_unavailable", "agent_timeout"]
+ErrorCode: TypeAlias = Literal["invalid_json", "invalid_request", "missing_required_parameter", "unsupported_parameter", "invalid_content_part", "unsupported_content_type", "invalid_image_url", "string_above_max_length", "model_not_found", "invalid_session_id", "invalid_session_key", "invalid_cursor", "invalid_idempotency_key", "invalid_approval_choice", "invalid_approval_request", "invalid_steer_input", "invalid_config", "invalid_answer", "invalid_schedule", "request_timeout", "missing_api_key", "invalid_api_key", "insufficient_scope", "auth_required", "auth_required_for_session", "host_not_allowed", "origin_not_allowed", "not_found", "run_not_found", "session_not_found", "response_not_found", "previous_response_not_found", "ask_not_found", "question_not_found", "route_not_found", "key_not_found", "delivery_not_found", "job_not_found", "occurrence_not_found", "message_not_found", "platform_not_found", "method_not_allowed", "unsupported_media_type", "body_too_large", "session_busy", "ask_not_pending", "question_not_pending", "route_exists", "route_is_static", "key_exists", "key_is_static", "last_admin_key", "delivery_not_replayable", "receiver_disabled", "job_over", "job_busy", "message_not_retryable", "message_being_sent", "platform_not_ready", "approval_not_active", "approval_not_pending", "run_not_active", "run_not_accepting_steer", "response_not_cancellable", "idempotency_key_conflict", "run_events_expired", "events_expired", "precondition_failed", "rate_limit_exceeded", "too_many_concurrent_runs", "too_many_subscribers", "budget_exceeded", "context_too_long", "nothing_to_branch", "nothing_to_undo", "invalid_title", "unknown_command", "command_usage", "too_many_live_sessions", "queue_full", "internal_error", "provider_error", "agent_incomplete", "server_draining", "state_store_unavailable", "agent_timeout"]
 
 
 class _ErrorBodyRequired(TypedDict):
@@ -2822,6 +2822,114 @@ class PlatformTest(TypedDict):
     took_ms: int
 
 
+KeyStatus: TypeAlias = Literal["active", "expired", "revoked"]
+
+
+#: A permission of a key, as in api_server.keys.
+KeyScope: TypeAlias = Literal["chat", "runs", "approvals", "sessions", "jobs", "webhooks", "messages", "read", "admin"]
+
+
+#: config: the configuration file. api: created with this API or `agentd keys create`.
+KeySource: TypeAlias = Literal["config", "api"]
+
+
+_ApiKeyRequired = TypedDict(
+    "_ApiKeyRequired",
+    {
+        "object": Literal["agent.key"],
+        "id": str,
+        #: Runs and changes name it.
+        "name": str,
+        #: Owner of the data that the key reaches.
+        "owner": str,
+        "scopes": list["KeyScope"],
+        "source": "KeySource",
+        "status": "KeyStatus",
+        #: Its value, only in the answer that creates or rotates it. Null when such a request is repeated.
+        "key": Union[str, None],
+        #: Its beginning and its end. Null for a configured key.
+        "redacted_value": Union[str, None],
+        #: Requests a minute. Null: no limit.
+        "rate_limit_rpm": Union[int, None],
+        #: Null: no limit of its own.
+        "max_concurrent_runs": Union[int, None],
+        #: Name of the key that created it, or cli.
+        "created_by": Union[str, None],
+        #: Unix time in seconds. Null for a configured key.
+        "created_at": Union[float, None],
+        #: Unix time in seconds. Null: never.
+        "expires_at": Union[float, None],
+        #: Unix time in seconds, to the minute. Null: never, or a configured key.
+        "last_used_at": Union[float, None],
+        #: Unix time in seconds.
+        "revoked_at": Union[float, None],
+        #: Until then the value before the last rotation also works. Null: it does not.
+        "previous_expires_at": Union[float, None],
+    },
+)
+
+class ApiKey(_ApiKeyRequired, total=False):
+    """An API key without its value."""
+
+
+_ApiKeyListRequired = TypedDict(
+    "_ApiKeyListRequired",
+    {
+        "object": Literal["list"],
+        "data": list["ApiKey"],
+        "first_id": Union[str, None],
+        #: Pass it as `after`.
+        "last_id": Union[str, None],
+        "has_more": bool,
+    },
+)
+
+class ApiKeyList(_ApiKeyListRequired, total=False):
+    pass
+
+
+class _CreateKeyBodyRequired(TypedDict):
+    #: Unique among the keys in use.
+    name: str
+    scopes: list[KeyScope]
+
+class CreateKeyBody(_CreateKeyBodyRequired, total=False):
+    #: Owner of the data that the key reaches. Null: its name.
+    owner: str | None
+    rate_limit_rpm: int | None
+    max_concurrent_runs: int | None
+    #: Unix time in seconds, in the future.
+    expires_at: float | None
+
+
+_DeletedKeyRequired = TypedDict(
+    "_DeletedKeyRequired",
+    {
+        "id": str,
+        "object": Literal["agent.key"],
+        "deleted": bool,
+    },
+)
+
+class DeletedKey(_DeletedKeyRequired, total=False):
+    pass
+
+
+class UpdateKeyBody(TypedDict, total=False):
+    """A JSON Merge Patch. Null removes a limit."""
+
+    scopes: list[KeyScope]
+    rate_limit_rpm: int | None
+    max_concurrent_runs: int | None
+    #: Unix time in seconds, in the future.
+    expires_at: float | None
+
+
+class RotateKeyBody(TypedDict, total=False):
+    #: How long the present value still works. Default: 300.
+    expire_previous_seconds: int | None
+
+
 #: config: the configuration file. subscription: created with this API or `agentd webhook subscribe`.
 RouteSource: TypeAlias = Literal["config", "subscription"]
 
@@ -3149,7 +3257,7 @@ class ReplayDeliveryBody(TypedDict, total=False):
 
 
 #: The kind of a resource and its change.
-FeedEventType: TypeAlias = Literal["session.created", "session.updated", "session.deleted", "run.created", "run.updated", "question.created", "question.updated", "delivery.created", "delivery.updated", "route.created", "route.updated", "route.deleted", "occurrence.created", "occurrence.updated", "message.created", "message.updated", "job.created", "job.updated", "job.deleted"]
+FeedEventType: TypeAlias = Literal["session.created", "session.updated", "session.deleted", "run.created", "run.updated", "question.created", "question.updated", "delivery.created", "delivery.updated", "route.created", "route.updated", "route.deleted", "occurrence.created", "occurrence.updated", "message.created", "message.updated", "job.created", "job.updated", "job.deleted", "key.created", "key.updated", "key.deleted"]
 
 
 _FeedEventDataRequired = TypedDict(
@@ -3164,7 +3272,8 @@ class FeedEventData(_FeedEventDataRequired, total=False):
     """The kind and id of the resource, and its state after the change. run: status, kind, session_id, source.
     question: kind, status, run_id, session_id, expires_at. message: platform, status, ref. delivery:
     route, event, status, run_id. route: enabled. occurrence: job_id, scheduled_at, status,
-    delivery_status. job: state, revision.
+    delivery_status. job: state, revision. key: name, scopes, expires_at, previous_expires_at; events of
+    keys need the scope admin.
     """
 
 
@@ -3183,7 +3292,8 @@ _FeedEventRequired = TypedDict(
         #: The kind and id of the resource, and its state after the change. run: status, kind, session_id,
         #: source. question: kind, status, run_id, session_id, expires_at. message: platform, status, ref.
         #: delivery: route, event, status, run_id. route: enabled. occurrence: job_id, scheduled_at, status,
-        #: delivery_status. job: state, revision.
+        #: delivery_status. job: state, revision. key: name, scopes, expires_at, previous_expires_at; events
+        #: of keys need the scope admin.
         "data": "FeedEventData",
     },
 )

@@ -1,0 +1,18 @@
+/** The operations that administrators use. Their modules load on demand: most servers never get these requests. */
+import type { HttpContext, HttpDeps } from "../deps.ts";
+import type { HttpHandlers } from "../edge/contract.ts";
+
+type Names = "listKeys" | "createKey" | "getKey" | "updateKey" | "deleteKey" | "rotateKey";
+
+const keys = () => import("./keys.ts");
+
+export function adminHandlers(deps: HttpDeps): Pick<HttpHandlers<HttpContext>, Names> {
+  return {
+    listKeys: async (request) => (await keys()).listKeys(request, deps),
+    createKey: async (request) => (await keys()).createKey(request, deps),
+    getKey: async (request) => (await keys()).getKey(request, deps),
+    updateKey: async (request) => (await keys()).updateKey(request, deps),
+    deleteKey: async (request) => (await keys()).deleteKey(request, deps),
+    rotateKey: async (request) => (await keys()).rotateKey(request, deps),
+  };
+}
