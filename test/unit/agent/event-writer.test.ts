@@ -184,7 +184,7 @@ test("a model has to wait while more than 128 KiB of text waits to be stored, an
 });
 
 for (const [what, end] of [
-  ["is finished", (recorder: EventWriter, finish: () => Promise<unknown>) => void finish()],
+  ["is finished", (_: EventWriter, finish: () => Promise<unknown>) => void finish()],
   ["is given to another process", (recorder: EventWriter) => recorder.abandon()],
 ] as const) {
   test(`a model does not wait for the store once the run ${what}`, async (t) => {
