@@ -25,7 +25,7 @@ import {
 import { adminHandlers } from "./admin/handlers.ts";
 import { jobHandlers } from "./control/job-handlers.ts";
 import { getDelivery, listDeliveries, replayDelivery } from "./control/deliveries.ts";
-import { FeedStreams, streamEvents } from "./control/feed.ts";
+import { FeedStreams, followFeed, streamEvents } from "./control/feed.ts";
 import {
   dropMessage,
   dropMessages,
@@ -63,6 +63,7 @@ import {
   listResponseInputItems,
 } from "./responses/responses.ts";
 import type { HttpContext, HttpDeps, HttpMetrics } from "./deps.ts";
+import { createLocalCall, type LocalApi, localCallerOf } from "./local.ts";
 import { resolveRunApproval, steerRun, stopRun } from "./runs/control.ts";
 import { createRun } from "./runs/create.ts";
 import { streamRunEvents } from "./runs/events.ts";
@@ -71,13 +72,18 @@ import type { OperationMeta, SseMessage } from "../../generated/http/contract.ge
 import { operations, type OperationId } from "../../generated/http/server.gen.ts";
 import { createId } from "../base/text.ts";
 import { checkHost } from "../base/net/request.ts";
-import { actAs, authorize, Cors, type Identity } from "./edge/access.ts";
+import { actAs, authorize, Cors, type Identity, identityOf } from "./edge/access.ts";
 import { checkAnswer, checkEvent, readInput } from "./edge/input.ts";
 import type { Clock } from "../base/time.ts";
 import { offTracer, type Span, type Tracer } from "../base/observe.ts";
 
+/** The HTTP API, and the same operations for callers inside the process. */
+export interface HttpApi extends LocalApi {
+  readonly app: H3;
+}
+
 /** Creates the HTTP API: binds each operation of specs/http.openapi.yaml to its handler. */
-export function createHttpApp(deps: HttpDeps): H3 {
+export function createHttpApi(deps: HttpDeps): HttpApi {
   const app = new H3({
     silent: true,
     onError: (error, event) => failOutside(error, event, deps),
@@ -141,7 +147,11 @@ export function createHttpApp(deps: HttpDeps): H3 {
     getOpenApi,
   });
   bindHttp(app, handlers, deps);
-  return app;
+  return {
+    app,
+    call: createLocalCall((request) => app.fetch(request)),
+    follow: (filter, caller, signal) => followFeed({ filter, caller, signal }, deps, streams),
+  };
 }
 
 /** Answers errors that occur outside an operation: requests that h3 refuses, and bugs. */
@@ -207,12 +217,11 @@ async function serve(event: H3Event, bound: Bound): Promise<Response> {
   const base = { ...own, ...bound.cors.headers(event.req.headers) };
   const gone = new AbortController();
   try {
-    checkSource(event, bound);
-    const { headers: given } = event.req;
-    const found = authorize(deps.keys, operation, given.get("authorization"));
-    const caller = found instanceof Promise ? await found : found;
-    deps.keyLimits?.countRequest(caller.name);
-    const identity = actAs(caller, given.get("x-agent-owner"), operation);
+    const admitted = admit(event, bound);
+    const caller = admitted instanceof Promise ? await admitted : admitted;
+    // A call from inside the process was counted already.
+    if (!localCallerOf(event.req)) deps.keyLimits?.countRequest(caller.name);
+    const identity = actAs(caller, event.req.headers.get("x-agent-owner"), operation);
     const input = await readInput(event, operation, deps);
     if (operation.body) watchClient(event, gone);
     const ctx: HttpContext = { identity, requestId, traceparent: watch.traceparent };
@@ -239,6 +248,14 @@ async function serve(event: H3Event, bound: Bound): Promise<Response> {
     watch.answered(error.row.http, { error });
     return failed(error, bound, base);
   }
+}
+
+/** Returns the caller of a request. A caller inside the process needs no key. */
+function admit(event: H3Event, bound: Bound): Identity | Promise<Identity> {
+  const local = localCallerOf(event.req);
+  if (local) return identityOf(local, bound.operation);
+  checkSource(event, bound);
+  return authorize(bound.deps.keys, bound.operation, event.req.headers.get("authorization"));
 }
 
 function isEmpty({ body, stream }: Result): boolean {

@@ -90,7 +90,8 @@ export function authorize(
     : identityOf(holder, operation);
 }
 
-function identityOf(holder: KeyHolder, { scope }: OperationMeta): Identity {
+/** Returns the identity of a known caller. ServiceError `insufficient_scope` when it lacks the operation's scope. */
+export function identityOf(holder: KeyHolder, { scope }: OperationMeta): Identity {
   const { name, owner = name, scopes, validity } = holder;
   if (scope !== undefined && !scopes.includes(scope) && !scopes.includes("admin")) {
     throw new ServiceError(
