@@ -128,7 +128,7 @@ export const surfaceBreakages: readonly Breakage[] = [
   },
   {
     name: "acp-cancelled-permission",
-    guarantee: "A permission request that the editor cancels is no permission",
+    guarantee: "A permission request that the editor cancels is not a permission",
     file: "acp/questions/permission.ts",
     from: `if (outcome.outcome === "cancelled") return { type: "cancel" };`,
     to: `if (outcome.outcome === "cancelled") return { type: "reply", reply: { choice: "once" }, by: "acp" };`,
@@ -216,7 +216,7 @@ export const surfaceBreakages: readonly Breakage[] = [
   },
   {
     name: "numbers-of-variables",
-    guarantee: "A variable that is no number keeps the service from starting",
+    guarantee: "A variable that is not a number keeps the service from starting",
     file: "config/variable-value.ts",
     from: "if (!isNumber.test(text)) return undefined;",
     to: "",

@@ -155,7 +155,7 @@ export type EngineEvent =
   | { readonly type: "reasoning.end"; readonly text: string }
   /** The model begins to write a call of this tool. */
   | { readonly type: "tool.generating"; readonly tool: string }
-  /** A notice for people that is no failure: a retry, a fallback. */
+  /** A notice for people that is not a failure: a retry, a fallback. */
   | { readonly type: "notice"; readonly text: string };
 
 export interface Usage {

@@ -287,7 +287,7 @@ function makeParents(yaml: Document.Parsed, key: DotPath): void {
       if (length === 0) Object.assign(yaml, { contents: made });
       else yaml.setIn(path, made);
     } else if (isAlias(node) || !isCollection(node) || isSeq(node) !== wantsList) {
-      const what = isAlias(node) ? "an alias" : isSeq(node) ? "a list" : "no section";
+      const what = isAlias(node) ? "an alias" : isSeq(node) ? "a list" : "not a section";
       throw refuse(`${formatDotPath(path)} is ${what} in the file. Edit it by hand.`, formatDotPath(key));
     }
     const { [length]: index } = key;

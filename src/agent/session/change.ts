@@ -93,5 +93,5 @@ export async function freeTitle(
   );
 }
 
-/** Highest number of a title; a thousand branches with one title are no accident. */
+/** Highest number of a title; a thousand branches with one title are not an accident. */
 const MAX_NUMBER = 1_000;

@@ -109,7 +109,7 @@ interface Made {
   readonly id: string;
 }
 
-/** PATCH /v1/jobs/{job_id}: a merge patch, all of it or nothing. An active run goes on. */
+/** PATCH /v1/jobs/{job_id}: a merge patch, all of it or nothing. An active run continues. */
 export async function updateJob(
   { path, query, headers, body, ctx }: HttpRequest<"updateJob", HttpContext>,
   deps: HttpDeps,

@@ -178,7 +178,7 @@ export class Cors {
   }
 
   /**
-   * Returns the extra headers of a preflight answer; undefined when the request is no preflight. Any path gets
+   * Returns the extra headers of a preflight answer; undefined when the request is not a preflight. Any path gets
    * this answer, so that the page can read the error of the actual request.
    */
   preflight(method: string, request: HeaderReader): HeaderTable | undefined {

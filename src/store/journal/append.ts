@@ -146,7 +146,7 @@ function recordChanges(tx: Tx, events: readonly JournalEvent[]): void {
     if (status !== undefined) {
       isNew ||= runSeq === 1;
       const next = events[index + 1];
-      // A run that starts at once is created running: what is not committed is no state.
+      // A run that starts at once is created running: what is not committed is not a state.
       if (next?.runId === runId && RUN_STATUS[next.type] !== undefined) continue;
       tx.record({ type: isNew ? "run.created" : "run.updated", ref: runId, runId, data: { status } });
       isNew = false;

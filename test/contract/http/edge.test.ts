@@ -273,7 +273,7 @@ test("the edge checks host, origin, key, rate and input, in this order", async (
   assert.equal(await post(service, known), "rate_limit_exceeded");
 });
 
-test("a refused key does not count for anybody's rate limit", async () => {
+test("a refused key does not count for the rate limit of any key", async () => {
   const keys = [{ key: KEY, name: "one", scopes: ["read"], rateLimitRpm: 1 }];
   await using service = await startTestService({ keys });
   for (let i = 0; i < 3; i++) {

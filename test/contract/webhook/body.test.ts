@@ -171,7 +171,7 @@ webhookScenario(
   },
 );
 
-test("bodies that are no UTF-8 are refused, a byte order mark is not", async () => {
+test("bodies that are not UTF-8 are refused, a byte order mark is not", async () => {
   await using service = await startWebhookService();
   for (const bytes of [
     [0xff, 0xfe],

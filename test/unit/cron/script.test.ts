@@ -177,7 +177,7 @@ test("a script that hangs is killed after its timeout with all its child process
   }
 });
 
-test("a script that hangs is a reported failure, and the job goes on", async () => {
+test("a script that hangs is a reported failure, and the job continues", async () => {
   await using cron = await createTestCron({ cron: { scriptTimeoutMs: SHORT_MS } });
   await cron.write("scripts/hang.sh", "sleep 600");
   const { id } = await cron.create({ script: "hang.sh", isScriptOnly: true, failureDeliver: "test" });

@@ -162,7 +162,7 @@ test("data is returned unchanged, whatever text it holds", async (t) => {
   assert.deepEqual((await store.journal.read({ sessionId }))[0]!.data, data);
 });
 
-test("follow replays from the cursor, then goes on live, in order and without repeats", async (t) => {
+test("follow replays from the cursor, then continues live, in order and without repeats", async (t) => {
   const { store } = await openTestStore(t);
   const { sessionId, runId } = await seed(store);
   await append(store, sessionId, deltas(runId, 1200, "old"));
