@@ -1,7 +1,9 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
+import type { Socket } from "node:net";
 import process from "node:process";
 import type { Readable } from "node:stream";
+import { currentRuntime } from "../base/system/machine.ts";
 import { systemClock } from "../base/time.ts";
 import type { Confine, ConfinedLine } from "./sandbox/sandbox.ts";
 import { type Excess, type ResourceLimits, watchResources } from "./sandbox/watch.ts";
@@ -359,15 +361,57 @@ const groups = new Set<number>();
 let isWatching = false;
 
 /**
- * Kills the process group of `pid` when this process exits, however it exits. Call the result once the group has ended
- * or its owner stops it.
+ * Kills the process group of `pid` when this process exits, however it exits; on Deno not after SIGKILL. Call the result
+ * once the group has ended or its owner stops it.
  */
 export function killOnExit(pid: number | undefined): () => void {
   if (pid === undefined) return () => {};
   if (!isWatching) process.on("exit", killGroups);
   isWatching = true;
   groups.add(pid);
-  return () => void groups.delete(pid);
+  tellSurvivor(`+ ${pid}`);
+  return () => {
+    if (groups.delete(pid)) tellSurvivor(`- ${pid}`);
+  };
+}
+
+/** Reads the groups from a pipe, which ends with this process, and kills those that are left. */
+const SURVIVOR = `left=" "
+while read -r sign pid; do
+  case $sign in
+    +) left="$left$pid " ;;
+    -) left="\${left%% $pid *} \${left#* $pid }" ;;
+  esac
+done
+for pid in $left; do kill -s KILL -- "-$pid"; done`;
+
+let survivor: ChildProcess | undefined;
+
+/** SIGKILL runs no code of this process, so a shell beside it kills the groups then. Without a shell they stay. */
+function tellSurvivor(line: string): void {
+  // On Deno the pipe of the shell outlives the process.
+  if (currentRuntime().name !== "node") return;
+  const isNew = survivor === undefined;
+  survivor ??= startSurvivor();
+  survivor.stdin?.write(isNew ? [...groups].map((pid) => `+ ${pid}\n`).join("") : `${line}\n`);
+}
+
+function startSurvivor(): ChildProcess {
+  // The environment of this process holds its keys.
+  const child = spawn("/bin/sh", ["-c", SURVIVOR], {
+    cwd: "/",
+    env: {},
+    detached: true,
+    stdio: ["pipe", "ignore", "ignore"],
+  });
+  const forget = () => {
+    if (survivor === child) survivor = undefined;
+  };
+  child.on("error", forget).on("exit", forget);
+  child.stdin.on("error", forget);
+  child.unref();
+  (child.stdin as Socket).unref();
+  return child;
 }
 
 function killGroups(): void {

@@ -194,6 +194,32 @@ test("a command that ignores every signal but SIGKILL is stopped with the agent"
   for (const pid of pids) assert.equal(await isRunning(pid), false, `process ${pid} is left`);
 });
 
+test(
+  "SIGKILL of the agent stops the child processes of a running command, also without a sandbox",
+  {
+    skip: "Deno" in globalThis,
+  },
+  async () => {
+    const command = JSON.stringify({ command: TREE });
+    await using place = await createAcpPlace({
+      replies: () => calling({ id: "call_1", name: "terminal", json: command }),
+      config: `${unasked}terminal: { sandbox: "off" }\n`,
+    });
+    const { editor } = await atWork(place);
+    const pids = await treeOf(place);
+    // As an editor ends an agent that does not answer.
+    kill(editor.process, "SIGKILL");
+    await ended(editor.process);
+    const patience = AbortSignal.timeout(60_000);
+    for (const pid of pids) {
+      while (await isRunning(pid)) {
+        patience.throwIfAborted();
+        await new Promise((resolve) => setTimeout(resolve, 20));
+      }
+    }
+  },
+);
+
 test("repeated signals end the process at once with code 143, and no child process remains", async () => {
   const stubborn = `trap '' TERM HUP INT; ${TREE}`;
   await using place = await createAcpPlace({
