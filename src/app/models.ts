@@ -285,7 +285,8 @@ const MAX_MODELS = 256;
 class ReportedContexts implements ContextSource {
   readonly #providers: readonly ResolvedProvider[];
   readonly #known = new Map<string, ReportedContext>();
-  readonly #asked = new Map<string, { readonly atMs: number; readonly answer: Promise<void> }>();
+  /** `answer` until it is there. */
+  readonly #asked = new Map<string, { readonly atMs: number; answer: Promise<void> | undefined }>();
 
   constructor(providers: readonly ResolvedProvider[]) {
     this.#providers = providers;
@@ -295,18 +296,20 @@ class ReportedContexts implements ContextSource {
     return this.#known.get(formatModel(ref))?.tokens;
   }
 
-  refresh(ref: ModelRef, { signal, loads = false }: RefreshOptions): Promise<void> {
+  refresh(ref: ModelRef, { signal, loads = false }: RefreshOptions): Promise<void> | undefined {
     const provider = this.#providers.find(({ name }) => name === ref.provider);
     const { type, baseUrl } = provider ?? {};
-    if (!provider || type !== "openai_compatible" || baseUrl === undefined) return Promise.resolve();
+    if (!provider || type !== "openai_compatible" || baseUrl === undefined) return undefined;
     const name = `${formatModel(ref)} ${loads}`;
     const last = this.#asked.get(name);
     if (last && performance.now() - last.atMs < KEEP_MS) return last.answer;
     if (this.#asked.size >= MAX_MODELS) this.#asked.clear();
     const answer = this.#ask({ ...provider, baseUrl }, ref, { signal, loads }).finally(() => {
+      asked.answer = undefined;
       if (signal?.aborted) this.#asked.delete(name);
     });
-    this.#asked.set(name, { atMs: performance.now(), answer });
+    const asked = { atMs: performance.now(), answer: answer as Promise<void> | undefined };
+    this.#asked.set(name, asked);
     return answer;
   }
 

@@ -258,7 +258,6 @@ interface SqliteShare extends ReturnType<typeof shareWork> {
 }
 
 const DONE: Promise<void> = Promise.resolve();
-const NONE: Promise<undefined> = Promise.resolve(undefined);
 
 /** One unit of work's view of a SQLite transaction: every promise that it returns is already settled. */
 class SqliteTx implements WorkTx {
@@ -301,7 +300,7 @@ class SqliteTx implements WorkTx {
     }
   }
 
-  increment<K extends keyof Tables>(
+  async increment<K extends keyof Tables>(
     table: K,
     where: Partial<Tables[K]>,
     column: keyof Tables[K] & string,
@@ -309,28 +308,36 @@ class SqliteTx implements WorkTx {
   ): Promise<number | undefined> {
     try {
       const { texts, values } = incrementTexts(table, where, column);
-      return this.step(texts, by, { where: values });
+      return this.#step(texts, [by], { where: values })?.[0];
+    } catch (error) {
+      return this.#fail(error);
+    }
+  }
+
+  step(
+    texts: StepTexts,
+    by: readonly number[],
+    values: { readonly where: readonly Value[]; readonly set?: readonly Value[] },
+  ): Promise<readonly number[] | undefined> {
+    try {
+      return Promise.resolve(this.#step(texts, by, values));
     } catch (error) {
       return this.#fail(error);
     }
   }
 
   // A read and a write cost less than one update with RETURNING: no other process writes meanwhile.
-  step(
+  #step(
     texts: StepTexts,
-    by: number,
+    by: readonly number[],
     { where, set = [] }: { readonly where: readonly Value[]; readonly set?: readonly Value[] },
-  ): Promise<number | undefined> {
-    try {
-      const { connection } = this.#opened();
-      const row = connection.first(texts.read, where);
-      if (!row) return NONE;
-      const value = Number(row[texts.column]) + by;
-      connection.run(texts.write, [value, ...set, ...where]);
-      return Promise.resolve(value);
-    } catch (error) {
-      return this.#fail(error);
-    }
+  ): readonly number[] | undefined {
+    const { connection } = this.#opened();
+    const row = connection.first(texts.read, where);
+    if (!row) return undefined;
+    const counters = texts.columns.map((column, index) => Number(row[column]) + (by[index] ?? 0));
+    connection.run(texts.write, [...counters, ...set, ...where]);
+    return counters;
   }
 
   find<K extends keyof Tables>(table: K, where: Partial<Tables[K]>): Promise<Tables[K] | undefined> {

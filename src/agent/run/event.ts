@@ -4,7 +4,7 @@ import type { EngineEvent, Message } from "../engine.ts";
 import type { Clock } from "../../base/time.ts";
 import { isUnavailable } from "../../store/tx/group.ts";
 import type { Store, Tx } from "../../store/store.ts";
-import { addMessages } from "../session/transcript.ts";
+import { addStep } from "../session/transcript.ts";
 
 /** Names of the journal events of a run; specs/schemas/event.yaml describes their data. */
 export type RunEventName = RunEvent["event"];
@@ -303,9 +303,12 @@ export class EventWriter {
     const { store, sessionId, runId } = this.#options;
     // A process that slept past its lease must not write to a session that another has taken over.
     const leasedBy = store.owner;
-    const lastMessage = await addMessages(tx, { sessionId, runId, leasedBy }, messages);
-    const [first] = events.length > 0 ? await store.journal.append(tx, sessionId, events, { leasedBy }) : [];
-    return { lastMessage, firstRunSeq: first?.runSeq ?? undefined };
+    const where = { sessionId, runId, leasedBy };
+    const { lastMessage, events: written } = await addStep({ tx, journal: store.journal }, where, {
+      messages,
+      events,
+    });
+    return { lastMessage, firstRunSeq: written[0]?.runSeq ?? undefined };
   }
 
   /** Appends a delta to the newest pending event if both belong to the same text. */
