@@ -268,7 +268,7 @@ const machine = [
   "^src/exec/",
   "^src/config/(file|home|keys|restore)\\.ts$",
   "^src/store/schema/",
-  "^src/store/(sqlite|leases|backup)\\.ts$",
+  "^src/store/(sqlite|sqlite-connection|leases|backup)\\.ts$",
   "^src/cron/tool/",
   "^src/cron/run/end\\.ts$",
   "^src/cron/job/(check|input)\\.ts$",

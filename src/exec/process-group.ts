@@ -369,9 +369,9 @@ export function killOnExit(pid: number | undefined): () => void {
   if (!isWatching) process.on("exit", killGroups);
   isWatching = true;
   groups.add(pid);
-  tellSurvivor(`+ ${pid}`);
+  notifySurvivor(`+ ${pid}`);
   return () => {
-    if (groups.delete(pid)) tellSurvivor(`- ${pid}`);
+    if (groups.delete(pid)) notifySurvivor(`- ${pid}`);
   };
 }
 
@@ -388,7 +388,7 @@ for pid in $left; do kill -s KILL -- "-$pid"; done`;
 let survivor: ChildProcess | undefined;
 
 /** SIGKILL runs no code of this process, so a shell beside it kills the groups then. Without a shell they stay. */
-function tellSurvivor(line: string): void {
+function notifySurvivor(line: string): void {
   // On Deno the pipe of the shell outlives the process.
   if (currentRuntime().name !== "node") return;
   const isNew = survivor === undefined;
