@@ -503,6 +503,7 @@ export const schemas: SchemaMap = {
       "invalid_config",
       "invalid_answer",
       "invalid_schedule",
+      "secret_not_allowed",
       "request_timeout",
       "missing_api_key",
       "invalid_api_key",
@@ -552,6 +553,7 @@ export const schemas: SchemaMap = {
       "run_events_expired",
       "events_expired",
       "precondition_failed",
+      "precondition_required",
       "rate_limit_exceeded",
       "too_many_concurrent_runs",
       "too_many_subscribers",
@@ -2755,6 +2757,40 @@ export const schemas: SchemaMap = {
       took_ms: { type: "integer" },
     },
   },
+  ConfigIssue: {
+    type: "object",
+    required: ["path", "message", "line", "column", "severity"],
+    properties: {
+      path: { type: "string" },
+      message: { type: "string" },
+      line: { type: ["integer", "null"] },
+      column: { type: ["integer", "null"] },
+      severity: { type: "string", enum: ["error", "warning"] },
+    },
+  },
+  ConfigView: {
+    type: "object",
+    required: ["object", "effective", "file", "issues", "pending_restart"],
+    properties: {
+      object: { const: "agent.config" },
+      effective: { type: "object", additionalProperties: true },
+      file: { type: ["object", "null"], additionalProperties: true },
+      issues: { type: "array", items: { $ref: "#/components/schemas/ConfigIssue" } },
+      pending_restart: { type: "array", items: { type: "string" } },
+    },
+  },
+  ConfigPatch: { type: "object", additionalProperties: true },
+  ConfigChange: {
+    type: "object",
+    required: ["object", "changed", "applied", "restart_required"],
+    properties: {
+      object: { const: "agent.config.change" },
+      changed: { type: "array", items: { type: "string" } },
+      applied: { type: "array", items: { type: "string" } },
+      restart_required: { type: "array", items: { type: "string" } },
+    },
+  },
+  ConfigSchema: { type: "object", additionalProperties: true },
   KeyStatus: { type: "string", enum: ["active", "expired", "revoked"] },
   KeyScope: {
     type: "string",
@@ -3183,6 +3219,7 @@ export const schemas: SchemaMap = {
       "key.created",
       "key.updated",
       "key.deleted",
+      "config.updated",
     ],
   },
   FeedEvent: {
@@ -4090,6 +4127,11 @@ export interface SchemaTypes {
   PlatformList: T.PlatformList;
   TestPlatformBody: T.TestPlatformBody;
   PlatformTest: T.PlatformTest;
+  ConfigIssue: T.ConfigIssue;
+  ConfigView: T.ConfigView;
+  ConfigPatch: T.ConfigPatch;
+  ConfigChange: T.ConfigChange;
+  ConfigSchema: T.ConfigSchema;
   KeyStatus: T.KeyStatus;
   KeyScope: T.KeyScope;
   KeySource: T.KeySource;

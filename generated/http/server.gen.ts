@@ -606,6 +606,43 @@ export interface Operations {
       | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.TestPlatformErrors[429] }
       | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.TestPlatformErrors[503] }
   };
+  /** Get the configuration */
+  getConfig: {
+    request: { readonly headers: LowercaseKeys<NonNullable<T.GetConfigData["headers"]>> };
+    response:
+      | { readonly status: 200; readonly headers?: { readonly etag?: string }; readonly body: T.GetConfigResponses[200] }
+      | { readonly status: 304; readonly headers?: { readonly etag?: string } }
+      | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetConfigErrors[400] }
+      | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.GetConfigErrors[401] }
+      | { readonly status: 403; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetConfigErrors[403] }
+      | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetConfigErrors[429] }
+  };
+  /** Change the configuration file */
+  updateConfig: {
+    request: { readonly query: WithDefaults<NonNullable<T.UpdateConfigData["query"]>, "dry_run">; readonly headers: LowercaseKeys<NonNullable<T.UpdateConfigData["headers"]>>; readonly body: NonNullable<T.UpdateConfigData["body"]> };
+    response:
+      | { readonly status: 200; readonly headers?: { readonly etag?: string; readonly "x-agent-dry-run"?: string }; readonly body: T.UpdateConfigResponses[200] }
+      | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.UpdateConfigErrors[400] }
+      | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.UpdateConfigErrors[401] }
+      | { readonly status: 403; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.UpdateConfigErrors[403] }
+      | { readonly status: 408; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.UpdateConfigErrors[408] }
+      | { readonly status: 412; readonly body: T.UpdateConfigErrors[412] }
+      | { readonly status: 413; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.UpdateConfigErrors[413] }
+      | { readonly status: 415; readonly headers?: { readonly "accept-encoding"?: string }; readonly body: T.UpdateConfigErrors[415] }
+      | { readonly status: 428; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.UpdateConfigErrors[428] }
+      | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.UpdateConfigErrors[429] }
+      | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.UpdateConfigErrors[503] }
+  };
+  /** Get the schema of the configuration */
+  getConfigSchema: {
+    request: {};
+    response:
+      | { readonly status: 200; readonly body: T.GetConfigSchemaResponses[200] }
+      | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetConfigSchemaErrors[400] }
+      | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.GetConfigSchemaErrors[401] }
+      | { readonly status: 403; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetConfigSchemaErrors[403] }
+      | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetConfigSchemaErrors[429] }
+  };
   /** List API keys, newest first */
   listKeys: {
     request: { readonly query: WithDefaults<NonNullable<T.ListKeysData["query"]>, "limit"> };
@@ -3803,6 +3840,128 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
         headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
       },
       "503": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+    },
+  },
+  getConfig: {
+    method: "GET",
+    route: "/v1/config",
+    tags: ["Config"],
+    security: [{ bearerAuth: [] }],
+    scope: "read",
+    strict: true,
+    headers: {
+      coerce: { "if-none-match": "string" },
+      defaults: {},
+      schema: { type: "object", required: [], properties: { "if-none-match": { type: "string", maxLength: 1024 } } },
+    },
+    responses: {
+      "200": { json: { $ref: "#/components/schemas/ConfigView" }, headers: ["x-request-id", "traceparent", "etag"] },
+      "304": { headers: ["x-request-id", "traceparent", "etag"] },
+      "400": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "401": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "www-authenticate"],
+      },
+      "403": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "429": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+    },
+  },
+  updateConfig: {
+    method: "PATCH",
+    route: "/v1/config",
+    tags: ["Config"],
+    security: [{ bearerAuth: [] }],
+    scope: "admin",
+    strict: true,
+    query: {
+      coerce: { dry_run: "boolean" },
+      defaults: { dry_run: false },
+      schema: { type: "object", required: [], properties: { dry_run: { type: "boolean" } } },
+    },
+    headers: {
+      coerce: { "if-match": "string" },
+      defaults: {},
+      schema: { type: "object", required: [], properties: { "if-match": { type: "string", maxLength: 1024 } } },
+    },
+    body: { required: true, schema: { $ref: "#/components/schemas/ConfigPatch" } },
+    responses: {
+      "200": {
+        json: { $ref: "#/components/schemas/ConfigChange" },
+        headers: ["x-request-id", "traceparent", "etag", "x-agent-dry-run"],
+      },
+      "400": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "401": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "www-authenticate"],
+      },
+      "403": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "408": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "412": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-request-id", "traceparent"] },
+      "413": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "415": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "accept-encoding"],
+      },
+      "428": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "429": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "503": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+    },
+  },
+  getConfigSchema: {
+    method: "GET",
+    route: "/v1/config/schema",
+    tags: ["Config"],
+    security: [{ bearerAuth: [] }],
+    scope: "read",
+    strict: true,
+    responses: {
+      "200": { json: { $ref: "#/components/schemas/ConfigSchema" }, headers: ["x-request-id", "traceparent"] },
+      "400": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "401": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "www-authenticate"],
+      },
+      "403": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "429": {
         json: { $ref: "#/components/schemas/ErrorEnvelope" },
         headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
       },

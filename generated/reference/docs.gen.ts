@@ -172,6 +172,12 @@ td:empty{display:none}
 <li><a href="#operation-get-delivery"><b class="badge get">GET</b> <span>Get a webhook delivery</span></a></li>
 <li><a href="#operation-replay-delivery"><b class="badge post">POST</b> <span>Replay a webhook delivery</span></a></li>
 </ul>
+<p><a href="#tag-config"><span>Config</span></a></p>
+<ul>
+<li><a href="#operation-get-config"><b class="badge get">GET</b> <span>Get the configuration</span></a></li>
+<li><a href="#operation-update-config"><b class="badge patch">PATCH</b> <span>Change the configuration file</span></a></li>
+<li><a href="#operation-get-config-schema"><b class="badge get">GET</b> <span>Get the schema of the configuration</span></a></li>
+</ul>
 <p><a href="#tag-keys"><span>Keys</span></a></p>
 <ul>
 <li><a href="#operation-list-keys"><b class="badge get">GET</b> <span>List API keys, newest first</span></a></li>
@@ -255,6 +261,11 @@ td:empty{display:none}
 <li><a href="#schema-completion-usage"><span>CompletionUsage</span></a></li>
 <li><a href="#schema-compression-completed-event"><span>CompressionCompletedEvent</span></a></li>
 <li><a href="#schema-compression-started-event"><span>CompressionStartedEvent</span></a></li>
+<li><a href="#schema-config-change"><span>ConfigChange</span></a></li>
+<li><a href="#schema-config-issue"><span>ConfigIssue</span></a></li>
+<li><a href="#schema-config-patch"><span>ConfigPatch</span></a></li>
+<li><a href="#schema-config-schema"><span>ConfigSchema</span></a></li>
+<li><a href="#schema-config-view"><span>ConfigView</span></a></li>
 <li><a href="#schema-content-part"><span>ContentPart</span></a></li>
 <li><a href="#schema-content-parts"><span>ContentParts</span></a></li>
 <li><a href="#schema-conversation-param"><span>ConversationParam</span></a></li>
@@ -506,12 +517,12 @@ td:empty{display:none}
 <table class="c2">
 <thead><tr><th scope="col">Scope</th><th scope="col">Operations</th></tr></thead>
 <tbody>
-<tr><td><code>admin</code></td><td><a href="#operation-list-keys">listKeys</a>, <a href="#operation-create-key">createKey</a>, <a href="#operation-get-key">getKey</a>, <a href="#operation-delete-key">deleteKey</a>, <a href="#operation-update-key">updateKey</a>, <a href="#operation-rotate-key">rotateKey</a></td></tr>
+<tr><td><code>admin</code></td><td><a href="#operation-update-config">updateConfig</a>, <a href="#operation-list-keys">listKeys</a>, <a href="#operation-create-key">createKey</a>, <a href="#operation-get-key">getKey</a>, <a href="#operation-delete-key">deleteKey</a>, <a href="#operation-update-key">updateKey</a>, <a href="#operation-rotate-key">rotateKey</a></td></tr>
 <tr><td><code>approvals</code></td><td><a href="#operation-resolve-run-approval">resolveRunApproval</a>, <a href="#operation-answer-question">answerQuestion</a></td></tr>
 <tr><td><code>chat</code></td><td><a href="#operation-create-chat-completion">createChatCompletion</a>, <a href="#operation-create-response">createResponse</a>, <a href="#operation-delete-response">deleteResponse</a>, <a href="#operation-cancel-response">cancelResponse</a></td></tr>
 <tr><td><code>jobs</code></td><td><a href="#operation-create-job">createJob</a>, <a href="#operation-delete-job">deleteJob</a>, <a href="#operation-update-job">updateJob</a>, <a href="#operation-pause-job">pauseJob</a>, <a href="#operation-resume-job">resumeJob</a>, <a href="#operation-run-job">runJob</a></td></tr>
 <tr><td><code>messages</code></td><td><a href="#operation-retry-messages">retryMessages</a>, <a href="#operation-drop-messages">dropMessages</a>, <a href="#operation-retry-message">retryMessage</a>, <a href="#operation-drop-message">dropMessage</a>, <a href="#operation-test-platform">testPlatform</a></td></tr>
-<tr><td><code>read</code></td><td><a href="#operation-get-response">getResponse</a>, <a href="#operation-list-response-input-items">listResponseInputItems</a>, <a href="#operation-list-runs">listRuns</a>, <a href="#operation-get-run">getRun</a>, <a href="#operation-stream-run-events">streamRunEvents</a>, <a href="#operation-list-sessions">listSessions</a>, <a href="#operation-get-session">getSession</a>, <a href="#operation-list-session-messages">listSessionMessages</a>, <a href="#operation-list-questions">listQuestions</a>, <a href="#operation-get-question">getQuestion</a>, <a href="#operation-list-jobs">listJobs</a>, <a href="#operation-get-job">getJob</a>, <a href="#operation-list-job-times">listJobTimes</a>, <a href="#operation-list-occurrences">listOccurrences</a>, <a href="#operation-get-occurrence">getOccurrence</a>, <a href="#operation-get-occurrence-output">getOccurrenceOutput</a>, <a href="#operation-get-calendar">getCalendar</a>, <a href="#operation-get-scheduler">getScheduler</a>, <a href="#operation-list-messages">listMessages</a>, <a href="#operation-get-message">getMessage</a>, <a href="#operation-list-platforms">listPlatforms</a>, <a href="#operation-get-platform">getPlatform</a>, <a href="#operation-list-routes">listRoutes</a>, <a href="#operation-get-route">getRoute</a>, <a href="#operation-list-deliveries">listDeliveries</a>, <a href="#operation-get-delivery">getDelivery</a>, <a href="#operation-stream-events">streamEvents</a>, <a href="#operation-get-detailed-health">getDetailedHealth</a>, <a href="#operation-get-metrics">getMetrics</a></td></tr>
+<tr><td><code>read</code></td><td><a href="#operation-get-response">getResponse</a>, <a href="#operation-list-response-input-items">listResponseInputItems</a>, <a href="#operation-list-runs">listRuns</a>, <a href="#operation-get-run">getRun</a>, <a href="#operation-stream-run-events">streamRunEvents</a>, <a href="#operation-list-sessions">listSessions</a>, <a href="#operation-get-session">getSession</a>, <a href="#operation-list-session-messages">listSessionMessages</a>, <a href="#operation-list-questions">listQuestions</a>, <a href="#operation-get-question">getQuestion</a>, <a href="#operation-list-jobs">listJobs</a>, <a href="#operation-get-job">getJob</a>, <a href="#operation-list-job-times">listJobTimes</a>, <a href="#operation-list-occurrences">listOccurrences</a>, <a href="#operation-get-occurrence">getOccurrence</a>, <a href="#operation-get-occurrence-output">getOccurrenceOutput</a>, <a href="#operation-get-calendar">getCalendar</a>, <a href="#operation-get-scheduler">getScheduler</a>, <a href="#operation-list-messages">listMessages</a>, <a href="#operation-get-message">getMessage</a>, <a href="#operation-list-platforms">listPlatforms</a>, <a href="#operation-get-platform">getPlatform</a>, <a href="#operation-get-config">getConfig</a>, <a href="#operation-get-config-schema">getConfigSchema</a>, <a href="#operation-list-routes">listRoutes</a>, <a href="#operation-get-route">getRoute</a>, <a href="#operation-list-deliveries">listDeliveries</a>, <a href="#operation-get-delivery">getDelivery</a>, <a href="#operation-stream-events">streamEvents</a>, <a href="#operation-get-detailed-health">getDetailedHealth</a>, <a href="#operation-get-metrics">getMetrics</a></td></tr>
 <tr><td><code>runs</code></td><td><a href="#operation-create-run">createRun</a>, <a href="#operation-steer-run">steerRun</a>, <a href="#operation-stop-run">stopRun</a></td></tr>
 <tr><td><code>sessions</code></td><td><a href="#operation-delete-session">deleteSession</a>, <a href="#operation-update-session">updateSession</a></td></tr>
 <tr><td><code>webhooks</code></td><td><a href="#operation-create-route">createRoute</a>, <a href="#operation-delete-route">deleteRoute</a>, <a href="#operation-update-route">updateRoute</a>, <a href="#operation-rotate-route-secret">rotateRouteSecret</a>, <a href="#operation-test-route">testRoute</a>, <a href="#operation-replay-delivery">replayDelivery</a></td></tr>
@@ -3123,6 +3134,112 @@ td:empty{display:none}
 </section>
 </section>
 </section>
+<section id="tag-config">
+<h2><a href="#tag-config">Config</a></h2>
+<p>The configuration file: read it, change it, and get its schema.</p>
+<section id="operation-get-config" class="entry">
+<h3><a href="#operation-get-config"><b class="badge get">GET</b> <code>/v1/config</code></a></h3>
+<p>Get the configuration</p>
+<p>With the scope read. The <code>ETag</code> is that of the file.</p>
+<p>Operation <code>getConfig</code>. Needs a key with the scope <code>read</code>.</p>
+<section id="operation-get-config-parameters">
+<h4><a href="#operation-get-config-parameters">Parameters</a></h4>
+<table class="c4">
+<thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>If-None-Match</code></td><td>header</td><td>string</td><td>Returns 304 if the current version has this ETag. At most 1024 characters.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-get-config-responses">
+<h4><a href="#operation-get-config-responses">Responses</a></h4>
+<table class="c3 status">
+<thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>200</code></td><td><a href="#schema-config-view">ConfigView</a></td><td>The configuration. Headers: <code>ETag</code> (Version of what people set. Send it as <code>If-Match</code> with a change.).</td></tr>
+<tr><td><code>304</code></td><td>none</td><td>It has the ETag of <code>If-None-Match</code>. Headers: <code>ETag</code> (Version of what people set. Send it as <code>If-Match</code> with a change.).</td></tr>
+<tr><td><code>400</code>, <code>403</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
+<tr><td><code>429</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-get-config-example">
+<h4><a href="#operation-get-config-example">Example</a></h4>
+<pre tabindex="0"><code>curl http://127.0.0.1:8642/v1/config \\
+  -H &quot;Authorization: Bearer $API_SERVER_KEY&quot;</code></pre>
+</section>
+</section>
+<section id="operation-update-config" class="entry">
+<h3><a href="#operation-update-config"><b class="badge patch">PATCH</b> <code>/v1/config</code></a></h3>
+<p>Change the configuration file</p>
+<p>Comments and the order of the file stay. <code>If-Match</code> is required: 428 <code>precondition_required</code>. A patch with a mistake changes nothing: 400 <code>invalid_config</code> lists all in <code>details.issues</code>. A secret must be a reference such as <code>env:NAME</code>, and the text <code>[redacted]</code> is refused: 400 <code>secret_not_allowed</code>.</p>
+<p>Operation <code>updateConfig</code>. Needs a key with the scope <code>admin</code>.</p>
+<section id="operation-update-config-parameters">
+<h4><a href="#operation-update-config-parameters">Parameters</a></h4>
+<table class="c4">
+<thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>If-Match</code></td><td>header</td><td>string</td><td>Changes only the version with this ETag. At most 1024 characters.</td></tr>
+<tr><td><code>dry_run</code></td><td>query</td><td>boolean</td><td>True validates the request and returns the result, but stores and sends nothing. Default <code>false</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-update-config-request-body">
+<h4><a href="#operation-update-config-request-body">Request body</a></h4>
+<p><code>application/json</code>, required: <a href="#schema-config-patch">ConfigPatch</a>.</p>
+<p>A JSON Merge Patch of the file; null removes a key, so that its default applies. Lists are replaced as a whole.</p>
+<p>Type: object</p>
+</section>
+<section id="operation-update-config-responses">
+<h4><a href="#operation-update-config-responses">Responses</a></h4>
+<table class="c3 status">
+<thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>200</code></td><td><a href="#schema-config-change">ConfigChange</a></td><td>The changed keys. Headers: <code>ETag</code> (Version of what people set. Send it as <code>If-Match</code> with a change.), <code>X-Agent-Dry-Run</code> (<code>true</code>: nothing was stored or sent.).</td></tr>
+<tr><td><code>400</code>, <code>403</code>, <code>408</code>, <code>413</code>, <code>428</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
+<tr><td><code>412</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The current version does not have the ETag of <code>If-Match</code>. <code>details.etag</code> has the current ETag.</td></tr>
+<tr><td><code>415</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The body is not JSON, or it is compressed. In the latter case <code>Accept-Encoding</code> is <code>identity</code>. Headers: <code>Accept-Encoding</code>.</td></tr>
+<tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-update-config-example">
+<h4><a href="#operation-update-config-example">Example</a></h4>
+<pre tabindex="0"><code>curl -X PATCH http://127.0.0.1:8642/v1/config \\
+  -H &quot;Authorization: Bearer $API_SERVER_KEY&quot; \\
+  -H &quot;Content-Type: application/json&quot; \\
+  -d &#39;{
+  &quot;log&quot;: {
+    &quot;level&quot;: &quot;debug&quot;
+  }
+}&#39;</code></pre>
+</section>
+</section>
+<section id="operation-get-config-schema" class="entry">
+<h3><a href="#operation-get-config-schema"><b class="badge get">GET</b> <code>/v1/config/schema</code></a></h3>
+<p>Get the schema of the configuration</p>
+<p>Operation <code>getConfigSchema</code>. Needs a key with the scope <code>read</code>.</p>
+<section id="operation-get-config-schema-responses">
+<h4><a href="#operation-get-config-schema-responses">Responses</a></h4>
+<table class="c3 status">
+<thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>200</code></td><td><a href="#schema-config-schema">ConfigSchema</a></td><td>The schema.</td></tr>
+<tr><td><code>400</code>, <code>403</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
+<tr><td><code>429</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-get-config-schema-example">
+<h4><a href="#operation-get-config-schema-example">Example</a></h4>
+<pre tabindex="0"><code>curl http://127.0.0.1:8642/v1/config/schema \\
+  -H &quot;Authorization: Bearer $API_SERVER_KEY&quot;</code></pre>
+</section>
+</section>
+</section>
 <section id="tag-keys">
 <h2><a href="#tag-keys">Keys</a></h2>
 <p>API keys: list, create, change, rotate and revoke them.</p>
@@ -3742,6 +3859,7 @@ td:empty{display:none}
 <tr><td><code>400</code></td><td><code>invalid_title</code></td><td><code>invalid_request_error</code></td><td>no</td></tr>
 <tr><td><code>400</code></td><td><code>missing_required_parameter</code></td><td><code>invalid_request_error</code></td><td>no</td></tr>
 <tr><td><code>400</code></td><td><code>model_not_found</code></td><td><code>invalid_request_error</code></td><td>no</td></tr>
+<tr><td><code>400</code></td><td><code>secret_not_allowed</code></td><td><code>invalid_request_error</code></td><td>no</td></tr>
 <tr><td><code>400</code></td><td><code>string_above_max_length</code></td><td><code>invalid_request_error</code></td><td>no</td></tr>
 <tr><td><code>400</code></td><td><code>unsupported_content_type</code></td><td><code>invalid_request_error</code></td><td>no</td></tr>
 <tr><td><code>400</code></td><td><code>unsupported_parameter</code></td><td><code>invalid_request_error</code></td><td>no</td></tr>
@@ -3798,6 +3916,7 @@ td:empty{display:none}
 <tr><td><code>412</code></td><td><code>precondition_failed</code></td><td><code>conflict_error</code></td><td>no</td></tr>
 <tr><td><code>413</code></td><td><code>body_too_large</code></td><td><code>invalid_request_error</code></td><td>no</td></tr>
 <tr><td><code>415</code></td><td><code>unsupported_media_type</code></td><td><code>invalid_request_error</code></td><td>no</td></tr>
+<tr><td><code>428</code></td><td><code>precondition_required</code></td><td><code>conflict_error</code></td><td>no</td></tr>
 <tr><td><code>429</code></td><td><code>budget_exceeded</code></td><td><code>rate_limit_error</code></td><td>no</td></tr>
 <tr><td><code>429</code></td><td><code>queue_full</code></td><td><code>rate_limit_error</code></td><td>yes</td></tr>
 <tr><td><code>429</code></td><td><code>rate_limit_exceeded</code></td><td><code>rate_limit_error</code></td><td>yes</td></tr>
@@ -4557,6 +4676,55 @@ td:empty{display:none}
 </tbody>
 </table>
 </section>
+<section id="schema-config-change" class="entry">
+<h3><a href="#schema-config-change">ConfigChange</a></h3>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>object</code></td><td><code>&quot;agent.config.change&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>changed</code></td><td>array of string</td><td>Required. Keys of the file that changed.</td></tr>
+<tr><td><code>applied</code></td><td>array of string</td><td>Required. Those that this server already uses.</td></tr>
+<tr><td><code>restart_required</code></td><td>array of string</td><td>Required. Those that need a restart.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="schema-config-issue" class="entry">
+<h3><a href="#schema-config-issue">ConfigIssue</a></h3>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>path</code></td><td>string</td><td>Required. The key, such as api_server.port, or a variable. Empty: the file itself.</td></tr>
+<tr><td><code>message</code></td><td>string</td><td>Required. A clause about the value.</td></tr>
+<tr><td><code>line</code></td><td>integer or null</td><td>Required. In the file, from 1.</td></tr>
+<tr><td><code>column</code></td><td>integer or null</td><td>Required.</td></tr>
+<tr><td><code>severity</code></td><td><code>&quot;error&quot;</code> or <code>&quot;warning&quot;</code></td><td>Required.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="schema-config-patch" class="entry">
+<h3><a href="#schema-config-patch">ConfigPatch</a></h3>
+<p>A JSON Merge Patch of the file; null removes a key, so that its default applies. Lists are replaced as a whole.</p>
+<p>Type: object</p>
+</section>
+<section id="schema-config-schema" class="entry">
+<h3><a href="#schema-config-schema">ConfigSchema</a></h3>
+<p>JSON Schema 2020-12 of the file. <code>x-applies</code> says when a change takes effect: <code>live</code>, or at the next <code>restart</code>; <code>reload</code>, when the MCP servers are reloaded. <code>x-secret</code> marks values that only <code>env:NAME</code> may set over this API.</p>
+<p>Type: object</p>
+</section>
+<section id="schema-config-view" class="entry">
+<h3><a href="#schema-config-view">ConfigView</a></h3>
+<p>The configuration. Secrets are <code>[redacted]</code>; references such as <code>env:NAME</code> are shown.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>object</code></td><td><code>&quot;agent.config&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>effective</code></td><td>object</td><td>Required. The values in use, with all defaults.</td></tr>
+<tr><td><code>file</code></td><td>object or null</td><td>Required. The content of the file. Null: it does not exist, or cannot be read.</td></tr>
+<tr><td><code>issues</code></td><td>array of <a href="#schema-config-issue">ConfigIssue</a></td><td>Required. Mistakes in the file and its variables.</td></tr>
+<tr><td><code>pending_restart</code></td><td>array of string</td><td>Required. Keys whose value in the file differs from the one in use. A restart applies them.</td></tr>
+</tbody>
+</table>
+</section>
 <section id="schema-content-part" class="entry">
 <h3><a href="#schema-content-part">ContentPart</a></h3>
 <p>A part of the content of a message. Every message may contain text parts; only messages of the user may contain images and files. Audio, and files by id or address, are not supported.</p>
@@ -4946,7 +5114,7 @@ td:empty{display:none}
 <section id="schema-error-code" class="entry">
 <h3><a href="#schema-error-code">ErrorCode</a></h3>
 <p>Stable name of the error.</p>
-<p>Type: <code>&quot;invalid_json&quot;</code> or <code>&quot;invalid_request&quot;</code> or <code>&quot;missing_required_parameter&quot;</code> or <code>&quot;unsupported_parameter&quot;</code> or <code>&quot;invalid_content_part&quot;</code> or <code>&quot;unsupported_content_type&quot;</code> or <code>&quot;invalid_image_url&quot;</code> or <code>&quot;string_above_max_length&quot;</code> or <code>&quot;model_not_found&quot;</code> or <code>&quot;invalid_session_id&quot;</code> or <code>&quot;invalid_session_key&quot;</code> or <code>&quot;invalid_cursor&quot;</code> or <code>&quot;invalid_idempotency_key&quot;</code> or <code>&quot;invalid_approval_choice&quot;</code> or <code>&quot;invalid_approval_request&quot;</code> or <code>&quot;invalid_steer_input&quot;</code> or <code>&quot;invalid_config&quot;</code> or <code>&quot;invalid_answer&quot;</code> or <code>&quot;invalid_schedule&quot;</code> or <code>&quot;request_timeout&quot;</code> or <code>&quot;missing_api_key&quot;</code> or <code>&quot;invalid_api_key&quot;</code> or <code>&quot;insufficient_scope&quot;</code> or <code>&quot;auth_required&quot;</code> or <code>&quot;auth_required_for_session&quot;</code> or <code>&quot;host_not_allowed&quot;</code> or <code>&quot;origin_not_allowed&quot;</code> or <code>&quot;not_found&quot;</code> or <code>&quot;run_not_found&quot;</code> or <code>&quot;session_not_found&quot;</code> or <code>&quot;response_not_found&quot;</code> or <code>&quot;previous_response_not_found&quot;</code> or <code>&quot;ask_not_found&quot;</code> or <code>&quot;question_not_found&quot;</code> or <code>&quot;route_not_found&quot;</code> or <code>&quot;key_not_found&quot;</code> or <code>&quot;delivery_not_found&quot;</code> or <code>&quot;job_not_found&quot;</code> or <code>&quot;occurrence_not_found&quot;</code> or <code>&quot;message_not_found&quot;</code> or <code>&quot;platform_not_found&quot;</code> or <code>&quot;method_not_allowed&quot;</code> or <code>&quot;unsupported_media_type&quot;</code> or <code>&quot;body_too_large&quot;</code> or <code>&quot;session_busy&quot;</code> or <code>&quot;ask_not_pending&quot;</code> or <code>&quot;question_not_pending&quot;</code> or <code>&quot;route_exists&quot;</code> or <code>&quot;route_is_static&quot;</code> or <code>&quot;key_exists&quot;</code> or <code>&quot;key_is_static&quot;</code> or <code>&quot;last_admin_key&quot;</code> or <code>&quot;delivery_not_replayable&quot;</code> or <code>&quot;receiver_disabled&quot;</code> or <code>&quot;job_over&quot;</code> or <code>&quot;job_busy&quot;</code> or <code>&quot;message_not_retryable&quot;</code> or <code>&quot;message_being_sent&quot;</code> or <code>&quot;platform_not_ready&quot;</code> or <code>&quot;approval_not_active&quot;</code> or <code>&quot;approval_not_pending&quot;</code> or <code>&quot;run_not_active&quot;</code> or <code>&quot;run_not_accepting_steer&quot;</code> or <code>&quot;response_not_cancellable&quot;</code> or <code>&quot;idempotency_key_conflict&quot;</code> or <code>&quot;run_events_expired&quot;</code> or <code>&quot;events_expired&quot;</code> or <code>&quot;precondition_failed&quot;</code> or <code>&quot;rate_limit_exceeded&quot;</code> or <code>&quot;too_many_concurrent_runs&quot;</code> or <code>&quot;too_many_subscribers&quot;</code> or <code>&quot;budget_exceeded&quot;</code> or <code>&quot;context_too_long&quot;</code> or <code>&quot;nothing_to_branch&quot;</code> or <code>&quot;nothing_to_undo&quot;</code> or <code>&quot;invalid_title&quot;</code> or <code>&quot;unknown_command&quot;</code> or <code>&quot;command_usage&quot;</code> or <code>&quot;too_many_live_sessions&quot;</code> or <code>&quot;queue_full&quot;</code> or <code>&quot;internal_error&quot;</code> or <code>&quot;provider_error&quot;</code> or <code>&quot;agent_incomplete&quot;</code> or <code>&quot;server_draining&quot;</code> or <code>&quot;state_store_unavailable&quot;</code> or <code>&quot;agent_timeout&quot;</code></p>
+<p>Type: <code>&quot;invalid_json&quot;</code> or <code>&quot;invalid_request&quot;</code> or <code>&quot;missing_required_parameter&quot;</code> or <code>&quot;unsupported_parameter&quot;</code> or <code>&quot;invalid_content_part&quot;</code> or <code>&quot;unsupported_content_type&quot;</code> or <code>&quot;invalid_image_url&quot;</code> or <code>&quot;string_above_max_length&quot;</code> or <code>&quot;model_not_found&quot;</code> or <code>&quot;invalid_session_id&quot;</code> or <code>&quot;invalid_session_key&quot;</code> or <code>&quot;invalid_cursor&quot;</code> or <code>&quot;invalid_idempotency_key&quot;</code> or <code>&quot;invalid_approval_choice&quot;</code> or <code>&quot;invalid_approval_request&quot;</code> or <code>&quot;invalid_steer_input&quot;</code> or <code>&quot;invalid_config&quot;</code> or <code>&quot;invalid_answer&quot;</code> or <code>&quot;invalid_schedule&quot;</code> or <code>&quot;secret_not_allowed&quot;</code> or <code>&quot;request_timeout&quot;</code> or <code>&quot;missing_api_key&quot;</code> or <code>&quot;invalid_api_key&quot;</code> or <code>&quot;insufficient_scope&quot;</code> or <code>&quot;auth_required&quot;</code> or <code>&quot;auth_required_for_session&quot;</code> or <code>&quot;host_not_allowed&quot;</code> or <code>&quot;origin_not_allowed&quot;</code> or <code>&quot;not_found&quot;</code> or <code>&quot;run_not_found&quot;</code> or <code>&quot;session_not_found&quot;</code> or <code>&quot;response_not_found&quot;</code> or <code>&quot;previous_response_not_found&quot;</code> or <code>&quot;ask_not_found&quot;</code> or <code>&quot;question_not_found&quot;</code> or <code>&quot;route_not_found&quot;</code> or <code>&quot;key_not_found&quot;</code> or <code>&quot;delivery_not_found&quot;</code> or <code>&quot;job_not_found&quot;</code> or <code>&quot;occurrence_not_found&quot;</code> or <code>&quot;message_not_found&quot;</code> or <code>&quot;platform_not_found&quot;</code> or <code>&quot;method_not_allowed&quot;</code> or <code>&quot;unsupported_media_type&quot;</code> or <code>&quot;body_too_large&quot;</code> or <code>&quot;session_busy&quot;</code> or <code>&quot;ask_not_pending&quot;</code> or <code>&quot;question_not_pending&quot;</code> or <code>&quot;route_exists&quot;</code> or <code>&quot;route_is_static&quot;</code> or <code>&quot;key_exists&quot;</code> or <code>&quot;key_is_static&quot;</code> or <code>&quot;last_admin_key&quot;</code> or <code>&quot;delivery_not_replayable&quot;</code> or <code>&quot;receiver_disabled&quot;</code> or <code>&quot;job_over&quot;</code> or <code>&quot;job_busy&quot;</code> or <code>&quot;message_not_retryable&quot;</code> or <code>&quot;message_being_sent&quot;</code> or <code>&quot;platform_not_ready&quot;</code> or <code>&quot;approval_not_active&quot;</code> or <code>&quot;approval_not_pending&quot;</code> or <code>&quot;run_not_active&quot;</code> or <code>&quot;run_not_accepting_steer&quot;</code> or <code>&quot;response_not_cancellable&quot;</code> or <code>&quot;idempotency_key_conflict&quot;</code> or <code>&quot;run_events_expired&quot;</code> or <code>&quot;events_expired&quot;</code> or <code>&quot;precondition_failed&quot;</code> or <code>&quot;precondition_required&quot;</code> or <code>&quot;rate_limit_exceeded&quot;</code> or <code>&quot;too_many_concurrent_runs&quot;</code> or <code>&quot;too_many_subscribers&quot;</code> or <code>&quot;budget_exceeded&quot;</code> or <code>&quot;context_too_long&quot;</code> or <code>&quot;nothing_to_branch&quot;</code> or <code>&quot;nothing_to_undo&quot;</code> or <code>&quot;invalid_title&quot;</code> or <code>&quot;unknown_command&quot;</code> or <code>&quot;command_usage&quot;</code> or <code>&quot;too_many_live_sessions&quot;</code> or <code>&quot;queue_full&quot;</code> or <code>&quot;internal_error&quot;</code> or <code>&quot;provider_error&quot;</code> or <code>&quot;agent_incomplete&quot;</code> or <code>&quot;server_draining&quot;</code> or <code>&quot;state_store_unavailable&quot;</code> or <code>&quot;agent_timeout&quot;</code></p>
 </section>
 <section id="schema-error-envelope" class="entry">
 <h3><a href="#schema-error-envelope">ErrorEnvelope</a></h3>
@@ -4997,7 +5165,7 @@ td:empty{display:none}
 <tr><td><code>created_at</code></td><td>number</td><td>Required. Unix time in seconds.</td></tr>
 <tr><td><code>owner</code></td><td>string</td><td>Required.</td></tr>
 <tr><td><code>actor</code></td><td>string or null</td><td>Required. Author of the change: the name of a key, or a surface such as <code>http:ci</code>. Null: the server.</td></tr>
-<tr><td><code>data</code></td><td>object</td><td>Required. The kind and id of the resource, and its state after the change. run: status, kind, session_id, source. question: kind, status, run_id, session_id, expires_at. message: platform, status, ref. delivery: route, event, status, run_id. route: enabled. occurrence: job_id, scheduled_at, status, delivery_status. job: state, revision. key: name, scopes, expires_at, previous_expires_at; events of keys need the scope admin.</td></tr>
+<tr><td><code>data</code></td><td>object</td><td>Required. The kind and id of the resource, and its state after the change. run: status, kind, session_id, source. question: kind, status, run_id, session_id, expires_at. message: platform, status, ref. delivery: route, event, status, run_id. route: enabled. occurrence: job_id, scheduled_at, status, delivery_status. job: state, revision. key: name, scopes, expires_at, previous_expires_at; config: changed, restart_required. Events of keys and of the configuration need the scope admin.</td></tr>
 <tr><td><code>data.object</code></td><td>string</td><td>Required.</td></tr>
 <tr><td><code>data.id</code></td><td>string</td><td>Required.</td></tr>
 </tbody>
@@ -5020,7 +5188,7 @@ td:empty{display:none}
 <section id="schema-feed-event-type" class="entry">
 <h3><a href="#schema-feed-event-type">FeedEventType</a></h3>
 <p>The kind of a resource and its change.</p>
-<p>Type: <code>&quot;session.created&quot;</code> or <code>&quot;session.updated&quot;</code> or <code>&quot;session.deleted&quot;</code> or <code>&quot;run.created&quot;</code> or <code>&quot;run.updated&quot;</code> or <code>&quot;question.created&quot;</code> or <code>&quot;question.updated&quot;</code> or <code>&quot;delivery.created&quot;</code> or <code>&quot;delivery.updated&quot;</code> or <code>&quot;route.created&quot;</code> or <code>&quot;route.updated&quot;</code> or <code>&quot;route.deleted&quot;</code> or <code>&quot;occurrence.created&quot;</code> or <code>&quot;occurrence.updated&quot;</code> or <code>&quot;message.created&quot;</code> or <code>&quot;message.updated&quot;</code> or <code>&quot;job.created&quot;</code> or <code>&quot;job.updated&quot;</code> or <code>&quot;job.deleted&quot;</code> or <code>&quot;key.created&quot;</code> or <code>&quot;key.updated&quot;</code> or <code>&quot;key.deleted&quot;</code></p>
+<p>Type: <code>&quot;session.created&quot;</code> or <code>&quot;session.updated&quot;</code> or <code>&quot;session.deleted&quot;</code> or <code>&quot;run.created&quot;</code> or <code>&quot;run.updated&quot;</code> or <code>&quot;question.created&quot;</code> or <code>&quot;question.updated&quot;</code> or <code>&quot;delivery.created&quot;</code> or <code>&quot;delivery.updated&quot;</code> or <code>&quot;route.created&quot;</code> or <code>&quot;route.updated&quot;</code> or <code>&quot;route.deleted&quot;</code> or <code>&quot;occurrence.created&quot;</code> or <code>&quot;occurrence.updated&quot;</code> or <code>&quot;message.created&quot;</code> or <code>&quot;message.updated&quot;</code> or <code>&quot;job.created&quot;</code> or <code>&quot;job.updated&quot;</code> or <code>&quot;job.deleted&quot;</code> or <code>&quot;key.created&quot;</code> or <code>&quot;key.updated&quot;</code> or <code>&quot;key.deleted&quot;</code> or <code>&quot;config.updated&quot;</code></p>
 </section>
 <section id="schema-feed-frame" class="entry">
 <h3><a href="#schema-feed-frame">FeedFrame</a></h3>

@@ -689,7 +689,7 @@ export type ErrorType = 'invalid_request_error' | 'authentication_error' | 'perm
  *
  * Stable name of the error.
  */
-export type ErrorCode = 'invalid_json' | 'invalid_request' | 'missing_required_parameter' | 'unsupported_parameter' | 'invalid_content_part' | 'unsupported_content_type' | 'invalid_image_url' | 'string_above_max_length' | 'model_not_found' | 'invalid_session_id' | 'invalid_session_key' | 'invalid_cursor' | 'invalid_idempotency_key' | 'invalid_approval_choice' | 'invalid_approval_request' | 'invalid_steer_input' | 'invalid_config' | 'invalid_answer' | 'invalid_schedule' | 'request_timeout' | 'missing_api_key' | 'invalid_api_key' | 'insufficient_scope' | 'auth_required' | 'auth_required_for_session' | 'host_not_allowed' | 'origin_not_allowed' | 'not_found' | 'run_not_found' | 'session_not_found' | 'response_not_found' | 'previous_response_not_found' | 'ask_not_found' | 'question_not_found' | 'route_not_found' | 'key_not_found' | 'delivery_not_found' | 'job_not_found' | 'occurrence_not_found' | 'message_not_found' | 'platform_not_found' | 'method_not_allowed' | 'unsupported_media_type' | 'body_too_large' | 'session_busy' | 'ask_not_pending' | 'question_not_pending' | 'route_exists' | 'route_is_static' | 'key_exists' | 'key_is_static' | 'last_admin_key' | 'delivery_not_replayable' | 'receiver_disabled' | 'job_over' | 'job_busy' | 'message_not_retryable' | 'message_being_sent' | 'platform_not_ready' | 'approval_not_active' | 'approval_not_pending' | 'run_not_active' | 'run_not_accepting_steer' | 'response_not_cancellable' | 'idempotency_key_conflict' | 'run_events_expired' | 'events_expired' | 'precondition_failed' | 'rate_limit_exceeded' | 'too_many_concurrent_runs' | 'too_many_subscribers' | 'budget_exceeded' | 'context_too_long' | 'nothing_to_branch' | 'nothing_to_undo' | 'invalid_title' | 'unknown_command' | 'command_usage' | 'too_many_live_sessions' | 'queue_full' | 'internal_error' | 'provider_error' | 'agent_incomplete' | 'server_draining' | 'state_store_unavailable' | 'agent_timeout';
+export type ErrorCode = 'invalid_json' | 'invalid_request' | 'missing_required_parameter' | 'unsupported_parameter' | 'invalid_content_part' | 'unsupported_content_type' | 'invalid_image_url' | 'string_above_max_length' | 'model_not_found' | 'invalid_session_id' | 'invalid_session_key' | 'invalid_cursor' | 'invalid_idempotency_key' | 'invalid_approval_choice' | 'invalid_approval_request' | 'invalid_steer_input' | 'invalid_config' | 'invalid_answer' | 'invalid_schedule' | 'secret_not_allowed' | 'request_timeout' | 'missing_api_key' | 'invalid_api_key' | 'insufficient_scope' | 'auth_required' | 'auth_required_for_session' | 'host_not_allowed' | 'origin_not_allowed' | 'not_found' | 'run_not_found' | 'session_not_found' | 'response_not_found' | 'previous_response_not_found' | 'ask_not_found' | 'question_not_found' | 'route_not_found' | 'key_not_found' | 'delivery_not_found' | 'job_not_found' | 'occurrence_not_found' | 'message_not_found' | 'platform_not_found' | 'method_not_allowed' | 'unsupported_media_type' | 'body_too_large' | 'session_busy' | 'ask_not_pending' | 'question_not_pending' | 'route_exists' | 'route_is_static' | 'key_exists' | 'key_is_static' | 'last_admin_key' | 'delivery_not_replayable' | 'receiver_disabled' | 'job_over' | 'job_busy' | 'message_not_retryable' | 'message_being_sent' | 'platform_not_ready' | 'approval_not_active' | 'approval_not_pending' | 'run_not_active' | 'run_not_accepting_steer' | 'response_not_cancellable' | 'idempotency_key_conflict' | 'run_events_expired' | 'events_expired' | 'precondition_failed' | 'precondition_required' | 'rate_limit_exceeded' | 'too_many_concurrent_runs' | 'too_many_subscribers' | 'budget_exceeded' | 'context_too_long' | 'nothing_to_branch' | 'nothing_to_undo' | 'invalid_title' | 'unknown_command' | 'command_usage' | 'too_many_live_sessions' | 'queue_full' | 'internal_error' | 'provider_error' | 'agent_incomplete' | 'server_draining' | 'state_store_unavailable' | 'agent_timeout';
 
 /**
  * ErrorBody
@@ -3811,6 +3811,92 @@ export type PlatformTest = {
 };
 
 /**
+ * ConfigIssue
+ */
+export type ConfigIssue = {
+    /**
+     * The key, such as api_server.port, or a variable. Empty: the file itself.
+     */
+    path: string;
+    /**
+     * A clause about the value.
+     */
+    message: string;
+    /**
+     * In the file, from 1.
+     */
+    line: number | null;
+    column: number | null;
+    severity: 'error' | 'warning';
+};
+
+/**
+ * ConfigView
+ *
+ * The configuration. Secrets are `[redacted]`; references such as `env:NAME` are shown.
+ */
+export type ConfigView = {
+    object: 'agent.config';
+    /**
+     * The values in use, with all defaults.
+     */
+    effective: {
+        [key: string]: unknown;
+    };
+    /**
+     * The content of the file. Null: it does not exist, or cannot be read.
+     */
+    file: {
+        [key: string]: unknown;
+    } | null;
+    /**
+     * Mistakes in the file and its variables.
+     */
+    issues: Array<ConfigIssue>;
+    /**
+     * Keys whose value in the file differs from the one in use. A restart applies them.
+     */
+    pending_restart: Array<string>;
+};
+
+/**
+ * ConfigPatch
+ *
+ * A JSON Merge Patch of the file; null removes a key, so that its default applies. Lists are replaced as a whole.
+ */
+export type ConfigPatch = {
+    [key: string]: unknown;
+};
+
+/**
+ * ConfigChange
+ */
+export type ConfigChange = {
+    object: 'agent.config.change';
+    /**
+     * Keys of the file that changed.
+     */
+    changed: Array<string>;
+    /**
+     * Those that this server already uses.
+     */
+    applied: Array<string>;
+    /**
+     * Those that need a restart.
+     */
+    restart_required: Array<string>;
+};
+
+/**
+ * ConfigSchema
+ *
+ * JSON Schema 2020-12 of the file. `x-applies` says when a change takes effect: `live`, or at the next `restart`; `reload`, when the MCP servers are reloaded. `x-secret` marks values that only `env:NAME` may set over this API.
+ */
+export type ConfigSchema = {
+    [key: string]: unknown;
+};
+
+/**
  * KeyStatus
  */
 export type KeyStatus = 'active' | 'expired' | 'revoked';
@@ -4439,7 +4525,7 @@ export type ReplayDeliveryBody = {
  *
  * The kind of a resource and its change.
  */
-export type FeedEventType = 'session.created' | 'session.updated' | 'session.deleted' | 'run.created' | 'run.updated' | 'question.created' | 'question.updated' | 'delivery.created' | 'delivery.updated' | 'route.created' | 'route.updated' | 'route.deleted' | 'occurrence.created' | 'occurrence.updated' | 'message.created' | 'message.updated' | 'job.created' | 'job.updated' | 'job.deleted' | 'key.created' | 'key.updated' | 'key.deleted';
+export type FeedEventType = 'session.created' | 'session.updated' | 'session.deleted' | 'run.created' | 'run.updated' | 'question.created' | 'question.updated' | 'delivery.created' | 'delivery.updated' | 'route.created' | 'route.updated' | 'route.deleted' | 'occurrence.created' | 'occurrence.updated' | 'message.created' | 'message.updated' | 'job.created' | 'job.updated' | 'job.deleted' | 'key.created' | 'key.updated' | 'key.deleted' | 'config.updated';
 
 /**
  * FeedEvent
@@ -4463,7 +4549,7 @@ export type FeedEvent = {
      */
     actor: string | null;
     /**
-     * The kind and id of the resource, and its state after the change. run: status, kind, session_id, source. question: kind, status, run_id, session_id, expires_at. message: platform, status, ref. delivery: route, event, status, run_id. route: enabled. occurrence: job_id, scheduled_at, status, delivery_status. job: state, revision. key: name, scopes, expires_at, previous_expires_at; events of keys need the scope admin.
+     * The kind and id of the resource, and its state after the change. run: status, kind, session_id, source. question: kind, status, run_id, session_id, expires_at. message: platform, status, ref. delivery: route, event, status, run_id. route: enabled. occurrence: job_id, scheduled_at, status, delivery_status. job: state, revision. key: name, scopes, expires_at, previous_expires_at; config: changed, restart_required. Events of keys and of the configuration need the scope admin.
      */
     data: {
         object: string;
@@ -8248,6 +8334,158 @@ export type TestPlatformResponses = {
 };
 
 export type TestPlatformResponse = TestPlatformResponses[keyof TestPlatformResponses];
+
+export type GetConfigData = {
+    body?: never;
+    headers?: {
+        /**
+         * Returns 304 if the current version has this ETag.
+         */
+        'If-None-Match'?: string;
+    };
+    path?: never;
+    query?: never;
+    url: '/v1/config';
+};
+
+export type GetConfigErrors = {
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    400: ErrorEnvelope;
+    /**
+     * The API key is missing or wrong.
+     */
+    401: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    403: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    429: ErrorEnvelope;
+};
+
+export type GetConfigError = GetConfigErrors[keyof GetConfigErrors];
+
+export type GetConfigResponses = {
+    /**
+     * The configuration.
+     */
+    200: ConfigView;
+};
+
+export type GetConfigResponse = GetConfigResponses[keyof GetConfigResponses];
+
+export type UpdateConfigData = {
+    body: ConfigPatch;
+    headers?: {
+        /**
+         * Changes only the version with this ETag.
+         */
+        'If-Match'?: string;
+    };
+    path?: never;
+    query?: {
+        /**
+         * True validates the request and returns the result, but stores and sends nothing.
+         */
+        dry_run?: boolean;
+    };
+    url: '/v1/config';
+};
+
+export type UpdateConfigErrors = {
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    400: ErrorEnvelope;
+    /**
+     * The API key is missing or wrong.
+     */
+    401: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    403: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    408: ErrorEnvelope;
+    /**
+     * The current version does not have the ETag of `If-Match`. `details.etag` has the current ETag.
+     */
+    412: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    413: ErrorEnvelope;
+    /**
+     * The body is not JSON, or it is compressed. In the latter case `Accept-Encoding` is `identity`.
+     */
+    415: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    428: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    429: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    503: ErrorEnvelope;
+};
+
+export type UpdateConfigError = UpdateConfigErrors[keyof UpdateConfigErrors];
+
+export type UpdateConfigResponses = {
+    /**
+     * The changed keys.
+     */
+    200: ConfigChange;
+};
+
+export type UpdateConfigResponse = UpdateConfigResponses[keyof UpdateConfigResponses];
+
+export type GetConfigSchemaData = {
+    body?: never;
+    path?: never;
+    query?: never;
+    url: '/v1/config/schema';
+};
+
+export type GetConfigSchemaErrors = {
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    400: ErrorEnvelope;
+    /**
+     * The API key is missing or wrong.
+     */
+    401: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    403: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    429: ErrorEnvelope;
+};
+
+export type GetConfigSchemaError = GetConfigSchemaErrors[keyof GetConfigSchemaErrors];
+
+export type GetConfigSchemaResponses = {
+    /**
+     * The schema.
+     */
+    200: ConfigSchema;
+};
+
+export type GetConfigSchemaResponse = GetConfigSchemaResponses[keyof GetConfigSchemaResponses];
 
 export type ListKeysData = {
     body?: never;

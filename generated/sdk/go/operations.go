@@ -1297,6 +1297,55 @@ func (c *Client) TestPlatform(ctx context.Context, platform string, body *TestPl
 	return send[PlatformTest](ctx, c, request, options)
 }
 
+// GetConfigParams are the parameters of Client.GetConfig. What is left out is not sent.
+type GetConfigParams struct {
+	// Returns 304 if the current version has this ETag.
+	IfNoneMatch string
+}
+
+// GetConfig: Get the configuration.
+//
+// With the scope read. The `ETag` is that of the file.
+//
+// It sends `GET /v1/config`. It needs a key with the scope `read`.
+func (c *Client) GetConfig(ctx context.Context, params GetConfigParams, options ...RequestOption) (*ConfigView, error) {
+	request := newRequest("GET", "application/json", "/v1/config")
+	request.setHeader("if-none-match", params.IfNoneMatch)
+	return send[ConfigView](ctx, c, request, options)
+}
+
+// UpdateConfigParams are the parameters of Client.UpdateConfig. What is left out is not sent.
+type UpdateConfigParams struct {
+	// True validates the request and returns the result, but stores and sends nothing. Default: false.
+	DryRun *bool
+
+	// Changes only the version with this ETag.
+	IfMatch string
+}
+
+// UpdateConfig: Change the configuration file.
+//
+// Comments and the order of the file stay. `If-Match` is required: 428 `precondition_required`. A patch with
+// a mistake changes nothing: 400 `invalid_config` lists all in `details.issues`. A secret must be a reference
+// such as `env:NAME`, and the text `[redacted]` is refused: 400 `secret_not_allowed`.
+//
+// It sends `PATCH /v1/config`. It needs a key with the scope `admin`.
+func (c *Client) UpdateConfig(ctx context.Context, body map[string]any, params UpdateConfigParams, options ...RequestOption) (*ConfigChange, error) {
+	request := newRequest("PATCH", "application/json", "/v1/config")
+	request.query("dry_run", params.DryRun)
+	request.setHeader("if-match", params.IfMatch)
+	request.json(body)
+	return send[ConfigChange](ctx, c, request, options)
+}
+
+// GetConfigSchema: Get the schema of the configuration.
+//
+// It sends `GET /v1/config/schema`. It needs a key with the scope `read`.
+func (c *Client) GetConfigSchema(ctx context.Context, options ...RequestOption) (map[string]any, error) {
+	request := newRequest("GET", "application/json", "/v1/config/schema")
+	return sendValue[map[string]any](ctx, c, request, options)
+}
+
 // ListKeysParams are the parameters of Client.ListKeys. What is left out is not sent.
 type ListKeysParams struct {
 	// Any of these states. Default: active and expired.

@@ -170,6 +170,7 @@ const (
 	ErrorCodeInvalidConfig            ErrorCode = "invalid_config"
 	ErrorCodeInvalidAnswer            ErrorCode = "invalid_answer"
 	ErrorCodeInvalidSchedule          ErrorCode = "invalid_schedule"
+	ErrorCodeSecretNotAllowed         ErrorCode = "secret_not_allowed"
 	ErrorCodeRequestTimeout           ErrorCode = "request_timeout"
 	ErrorCodeMissingAPIKey            ErrorCode = "missing_api_key"
 	ErrorCodeInvalidAPIKey            ErrorCode = "invalid_api_key"
@@ -219,6 +220,7 @@ const (
 	ErrorCodeRunEventsExpired         ErrorCode = "run_events_expired"
 	ErrorCodeEventsExpired            ErrorCode = "events_expired"
 	ErrorCodePreconditionFailed       ErrorCode = "precondition_failed"
+	ErrorCodePreconditionRequired     ErrorCode = "precondition_required"
 	ErrorCodeRateLimitExceeded        ErrorCode = "rate_limit_exceeded"
 	ErrorCodeTooManyConcurrentRuns    ErrorCode = "too_many_concurrent_runs"
 	ErrorCodeTooManySubscribers       ErrorCode = "too_many_subscribers"
@@ -1567,13 +1569,14 @@ const (
 	FeedEventTypeKeyCreated        FeedEventType = "key.created"
 	FeedEventTypeKeyUpdated        FeedEventType = "key.updated"
 	FeedEventTypeKeyDeleted        FeedEventType = "key.deleted"
+	FeedEventTypeConfigUpdated     FeedEventType = "config.updated"
 )
 
 // FeedEventData: The kind and id of the resource, and its state after the change. run: status, kind,
 // session_id, source. question: kind, status, run_id, session_id, expires_at. message: platform, status, ref.
 // delivery: route, event, status, run_id. route: enabled. occurrence: job_id, scheduled_at, status,
-// delivery_status. job: state, revision. key: name, scopes, expires_at, previous_expires_at; events of keys
-// need the scope admin.
+// delivery_status. job: state, revision. key: name, scopes, expires_at, previous_expires_at; config: changed,
+// restart_required. Events of keys and of the configuration need the scope admin.
 type FeedEventData struct {
 	Object string `json:"object"`
 	ID     string `json:"id"`
@@ -1599,7 +1602,8 @@ type FeedEvent struct {
 	// The kind and id of the resource, and its state after the change. run: status, kind, session_id, source.
 	// question: kind, status, run_id, session_id, expires_at. message: platform, status, ref. delivery: route,
 	// event, status, run_id. route: enabled. occurrence: job_id, scheduled_at, status, delivery_status. job:
-	// state, revision. key: name, scopes, expires_at, previous_expires_at; events of keys need the scope admin.
+	// state, revision. key: name, scopes, expires_at, previous_expires_at; config: changed, restart_required.
+	// Events of keys and of the configuration need the scope admin.
 	Data FeedEventData `json:"data"`
 }
 
@@ -6113,6 +6117,75 @@ type PlatformTest struct {
 	Address string `json:"address"`
 
 	TookMs int64 `json:"took_ms"`
+}
+
+// ConfigIssueSeverity: one of "error", "warning". A newer server may send others.
+type ConfigIssueSeverity string
+
+// The values of ConfigIssueSeverity.
+const (
+	ConfigIssueSeverityError   ConfigIssueSeverity = "error"
+	ConfigIssueSeverityWarning ConfigIssueSeverity = "warning"
+)
+
+// ConfigIssue is a type of the API.
+type ConfigIssue struct {
+	// The key, such as api_server.port, or a variable. Empty: the file itself.
+	Path string `json:"path"`
+
+	// A clause about the value.
+	Message string `json:"message"`
+
+	// In the file, from 1.
+	Line *int64 `json:"line"`
+
+	Column   *int64              `json:"column"`
+	Severity ConfigIssueSeverity `json:"severity"`
+}
+
+// ConfigView: The configuration. Secrets are `[redacted]`; references such as `env:NAME` are shown.
+type ConfigView struct {
+	Object string `json:"object"`
+
+	// The values in use, with all defaults.
+	Effective map[string]any `json:"effective"`
+
+	// The content of the file. Null: it does not exist, or cannot be read.
+	File map[string]any `json:"file"`
+
+	// Mistakes in the file and its variables.
+	Issues []ConfigIssue `json:"issues"`
+
+	// Keys whose value in the file differs from the one in use. A restart applies them.
+	PendingRestart []string `json:"pending_restart"`
+}
+
+// MarshalJSON implements json.Marshaler. It sets the members that can only have one value.
+func (v ConfigView) MarshalJSON() ([]byte, error) {
+	type plain ConfigView
+	v.Object = "agent.config"
+	return json.Marshal(plain(v))
+}
+
+// ConfigChange is a type of the API.
+type ConfigChange struct {
+	Object string `json:"object"`
+
+	// Keys of the file that changed.
+	Changed []string `json:"changed"`
+
+	// Those that this server already uses.
+	Applied []string `json:"applied"`
+
+	// Those that need a restart.
+	RestartRequired []string `json:"restart_required"`
+}
+
+// MarshalJSON implements json.Marshaler. It sets the members that can only have one value.
+func (v ConfigChange) MarshalJSON() ([]byte, error) {
+	type plain ConfigChange
+	v.Object = "agent.config.change"
+	return json.Marshal(plain(v))
 }
 
 // KeyStatus: one of "active", "expired", "revoked". A newer server may send others.

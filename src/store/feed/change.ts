@@ -23,6 +23,7 @@ export const CHANGE_TYPES = [
   "key.created",
   "key.updated",
   "key.deleted",
+  "config.updated",
 ] as const;
 
 /** Kinds whose changes every key may read; those of other kinds need the scope admin. */

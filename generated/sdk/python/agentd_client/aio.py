@@ -1776,6 +1776,89 @@ class AsyncAgentClient(AsyncBase):
         )
         return cast("types.PlatformTest", await self._send(request))
 
+    async def get_config(
+        self,
+        *,
+        if_none_match: str | None = None,
+        extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
+        timeout: float | None = None,
+    ) -> types.ConfigView:
+        """Get the configuration.
+
+        With the scope read. The `ETag` is that of the file.
+
+        `GET /v1/config`. Needs a key with the scope `read`.
+
+        Args:
+            if_none_match: Returns 304 if the current version has this ETag.
+        """
+        request = Request(
+            "GET",
+            "/v1/config",
+            headers={"if-none-match": if_none_match},
+            extra_headers=extra_headers,
+            response=response,
+            timeout=timeout,
+        )
+        return cast("types.ConfigView", await self._send(request))
+
+    async def update_config(
+        self,
+        body: types.ConfigPatch,
+        *,
+        dry_run: bool | None = None,
+        if_match: str | None = None,
+        extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
+        timeout: float | None = None,
+    ) -> types.ConfigChange:
+        """Change the configuration file.
+
+        Comments and the order of the file stay. `If-Match` is required: 428 `precondition_required`. A
+        patch with a mistake changes nothing: 400 `invalid_config` lists all in `details.issues`. A secret
+        must be a reference such as `env:NAME`, and the text `[redacted]` is refused: 400
+        `secret_not_allowed`.
+
+        `PATCH /v1/config`. Needs a key with the scope `admin`.
+
+        Args:
+            dry_run: True validates the request and returns the result, but stores and sends nothing.
+                Default false.
+            if_match: Changes only the version with this ETag.
+        """
+        request = Request(
+            "PATCH",
+            "/v1/config",
+            query={"dry_run": dry_run},
+            headers={"if-match": if_match},
+            body=body,
+            extra_headers=extra_headers,
+            response=response,
+            timeout=timeout,
+        )
+        return cast("types.ConfigChange", await self._send(request))
+
+    async def get_config_schema(
+        self,
+        *,
+        extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
+        timeout: float | None = None,
+    ) -> types.ConfigSchema:
+        """Get the schema of the configuration.
+
+        `GET /v1/config/schema`. Needs a key with the scope `read`.
+        """
+        request = Request(
+            "GET",
+            "/v1/config/schema",
+            extra_headers=extra_headers,
+            response=response,
+            timeout=timeout,
+        )
+        return cast("types.ConfigSchema", await self._send(request))
+
     async def list_keys(
         self,
         *,
