@@ -3156,8 +3156,8 @@ td:empty{display:none}
 <table class="c3 status">
 <thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>200</code></td><td><a href="#schema-config-view">ConfigView</a></td><td>The configuration. Headers: <code>ETag</code> (Version of what people set. Send it as <code>If-Match</code> with a change.).</td></tr>
-<tr><td><code>304</code></td><td>none</td><td>It has the ETag of <code>If-None-Match</code>. Headers: <code>ETag</code> (Version of what people set. Send it as <code>If-Match</code> with a change.).</td></tr>
+<tr><td><code>200</code></td><td><a href="#schema-config-view">ConfigView</a></td><td>The configuration. Headers: <code>ETag</code> (Version of the fields that clients can change. Send it as <code>If-Match</code> with a change.).</td></tr>
+<tr><td><code>304</code></td><td>none</td><td>It has the ETag of <code>If-None-Match</code>. Headers: <code>ETag</code> (Version of the fields that clients can change. Send it as <code>If-Match</code> with a change.).</td></tr>
 <tr><td><code>400</code>, <code>403</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 <tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
 <tr><td><code>429</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
@@ -3196,7 +3196,7 @@ td:empty{display:none}
 <table class="c3 status">
 <thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>200</code></td><td><a href="#schema-config-change">ConfigChange</a></td><td>The changed keys. Headers: <code>ETag</code> (Version of what people set. Send it as <code>If-Match</code> with a change.), <code>X-Agent-Dry-Run</code> (<code>true</code>: nothing was stored or sent.).</td></tr>
+<tr><td><code>200</code></td><td><a href="#schema-config-change">ConfigChange</a></td><td>The changed keys. Headers: <code>ETag</code> (Version of the fields that clients can change. Send it as <code>If-Match</code> with a change.), <code>X-Agent-Dry-Run</code> (<code>true</code>: nothing was stored or sent.).</td></tr>
 <tr><td><code>400</code>, <code>403</code>, <code>408</code>, <code>413</code>, <code>428</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 <tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
 <tr><td><code>412</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The current version does not have the ETag of <code>If-Match</code>. <code>details.etag</code> has the current ETag.</td></tr>
