@@ -521,6 +521,7 @@ export const schemas: SchemaMap = {
       "question_not_found",
       "route_not_found",
       "key_not_found",
+      "grant_not_found",
       "delivery_not_found",
       "job_not_found",
       "occurrence_not_found",
@@ -2894,6 +2895,151 @@ export const schemas: SchemaMap = {
     additionalProperties: false,
     properties: { expire_previous_seconds: { type: ["integer", "null"], minimum: 0, maximum: 604800 } },
   },
+  ForkSessionBody: {
+    type: "object",
+    additionalProperties: false,
+    properties: {
+      title: { type: ["string", "null"], maxLength: 512 },
+      through_message: { type: ["integer", "null"], minimum: 1 },
+    },
+  },
+  CompressSessionBody: {
+    type: "object",
+    additionalProperties: false,
+    properties: { focus: { type: ["string", "null"], maxLength: 4096 } },
+  },
+  UndoSessionBody: {
+    type: "object",
+    additionalProperties: false,
+    properties: { turns: { type: ["integer", "null"], minimum: 1, maximum: 1000 } },
+  },
+  SessionUndone: {
+    type: "object",
+    required: ["object", "session_id", "removed", "prompt"],
+    properties: {
+      object: { const: "agent.session.undone" },
+      session_id: { type: "string" },
+      removed: { type: "integer" },
+      prompt: { type: "string" },
+    },
+  },
+  SessionUpdatedEvent: {
+    type: "object",
+    required: ["event", "session_id", "seq", "timestamp"],
+    properties: {
+      event: { const: "session.updated" },
+      session_id: { type: "string" },
+      seq: { type: "integer", minimum: 1 },
+      timestamp: { type: "number" },
+      title: { type: ["string", "null"] },
+      model: { type: ["string", "null"] },
+      reasoning_effort: { type: ["string", "null"] },
+      yolo: { type: "boolean" },
+      mode: { type: "string", enum: ["ask", "accept_edits", "dont_ask", "plan"] },
+      cwd: { type: ["string", "null"] },
+    },
+  },
+  SessionUndoneEvent: {
+    type: "object",
+    required: ["event", "session_id", "seq", "timestamp", "removed"],
+    properties: {
+      event: { const: "session.undone" },
+      session_id: { type: "string" },
+      seq: { type: "integer", minimum: 1 },
+      timestamp: { type: "number" },
+      removed: { type: "integer", minimum: 0 },
+    },
+  },
+  BackgroundCompleteEvent: {
+    type: "object",
+    required: ["event", "session_id", "seq", "timestamp", "task_id", "status", "text"],
+    properties: {
+      event: { const: "background.complete" },
+      session_id: { type: "string" },
+      seq: { type: "integer", minimum: 1 },
+      timestamp: { type: "number" },
+      task_id: { type: "string" },
+      status: { type: "string", enum: ["complete", "error"] },
+      text: { type: "string" },
+    },
+  },
+  SessionFrame: {
+    oneOf: [
+      { $ref: "#/components/schemas/RunQueuedEvent" },
+      { $ref: "#/components/schemas/RunStartedEvent" },
+      { $ref: "#/components/schemas/RunSnapshotEvent" },
+      { $ref: "#/components/schemas/MessageStartedEvent" },
+      { $ref: "#/components/schemas/MessageDeltaEvent" },
+      { $ref: "#/components/schemas/MessageCompletedEvent" },
+      { $ref: "#/components/schemas/ReasoningDeltaEvent" },
+      { $ref: "#/components/schemas/ReasoningCompletedEvent" },
+      { $ref: "#/components/schemas/ToolGeneratingRunEvent" },
+      { $ref: "#/components/schemas/ToolStartedEvent" },
+      { $ref: "#/components/schemas/ToolProgressEvent" },
+      { $ref: "#/components/schemas/ToolCompletedEvent" },
+      { $ref: "#/components/schemas/ToolRequestedEvent" },
+      { $ref: "#/components/schemas/ApprovalRequestEvent" },
+      { $ref: "#/components/schemas/ApprovalRespondedEvent" },
+      { $ref: "#/components/schemas/ApprovalExpiredEvent" },
+      { $ref: "#/components/schemas/ClarifyRequestEvent" },
+      { $ref: "#/components/schemas/ClarifyRespondedEvent" },
+      { $ref: "#/components/schemas/ClarifyExpiredEvent" },
+      { $ref: "#/components/schemas/SudoRequestEvent" },
+      { $ref: "#/components/schemas/SudoRespondedEvent" },
+      { $ref: "#/components/schemas/SudoExpiredEvent" },
+      { $ref: "#/components/schemas/SecretRequestEvent" },
+      { $ref: "#/components/schemas/SecretRespondedEvent" },
+      { $ref: "#/components/schemas/SecretExpiredEvent" },
+      { $ref: "#/components/schemas/SubagentRequestedEvent" },
+      { $ref: "#/components/schemas/SubagentStartEvent" },
+      { $ref: "#/components/schemas/SubagentThoughtEvent" },
+      { $ref: "#/components/schemas/SubagentToolEvent" },
+      { $ref: "#/components/schemas/SubagentProgressEvent" },
+      { $ref: "#/components/schemas/SubagentCompleteEvent" },
+      { $ref: "#/components/schemas/SteerAcceptedEvent" },
+      { $ref: "#/components/schemas/CompressionStartedEvent" },
+      { $ref: "#/components/schemas/CompressionCompletedEvent" },
+      { $ref: "#/components/schemas/NoticeEvent" },
+      { $ref: "#/components/schemas/UsageUpdatedEvent" },
+      { $ref: "#/components/schemas/RunSteeredEvent" },
+      { $ref: "#/components/schemas/RunStoppingEvent" },
+      { $ref: "#/components/schemas/RunCompletedEvent" },
+      { $ref: "#/components/schemas/RunFailedEvent" },
+      { $ref: "#/components/schemas/RunCancelledEvent" },
+      { $ref: "#/components/schemas/RunInterruptedEvent" },
+      { $ref: "#/components/schemas/SessionUpdatedEvent" },
+      { $ref: "#/components/schemas/SessionUndoneEvent" },
+      { $ref: "#/components/schemas/BackgroundCompleteEvent" },
+    ],
+  },
+  Grant: {
+    type: "object",
+    required: ["object", "id", "owner", "tool", "title", "created_at"],
+    properties: {
+      object: { const: "agent.grant" },
+      id: { type: "string" },
+      owner: { type: "string" },
+      tool: { type: "string" },
+      title: { type: "string" },
+      created_at: { type: "number" },
+    },
+  },
+  GrantList: {
+    type: "object",
+    required: ["object", "data", "first_id", "last_id", "has_more"],
+    properties: {
+      object: { const: "list" },
+      data: { type: "array", items: { $ref: "#/components/schemas/Grant" } },
+      first_id: { type: ["string", "null"] },
+      last_id: { type: ["string", "null"] },
+      has_more: { type: "boolean" },
+    },
+  },
+  DeletedGrant: {
+    type: "object",
+    required: ["id", "object", "deleted"],
+    properties: { id: { type: "string" }, object: { const: "agent.grant" }, deleted: { type: "boolean" } },
+  },
   RouteSource: { type: "string", enum: ["config", "subscription"] },
   RouteSecret: {
     type: "object",
@@ -3216,6 +3362,8 @@ export const schemas: SchemaMap = {
       "job.created",
       "job.updated",
       "job.deleted",
+      "grant.created",
+      "grant.deleted",
       "key.created",
       "key.updated",
       "key.deleted",
@@ -3862,46 +4010,6 @@ export const schemas: SchemaMap = {
     required: ["object", "cursor"],
     properties: { object: { const: "feed.bookmark" }, cursor: { type: "string" } },
   },
-  SessionUpdatedEvent: {
-    type: "object",
-    required: ["event", "session_id", "seq", "timestamp"],
-    properties: {
-      event: { const: "session.updated" },
-      session_id: { type: "string" },
-      seq: { type: "integer", minimum: 1 },
-      timestamp: { type: "number" },
-      title: { type: ["string", "null"] },
-      model: { type: ["string", "null"] },
-      reasoning_effort: { type: ["string", "null"] },
-      yolo: { type: "boolean" },
-      mode: { type: "string", enum: ["ask", "accept_edits", "dont_ask", "plan"] },
-      cwd: { type: ["string", "null"] },
-    },
-  },
-  SessionUndoneEvent: {
-    type: "object",
-    required: ["event", "session_id", "seq", "timestamp", "removed"],
-    properties: {
-      event: { const: "session.undone" },
-      session_id: { type: "string" },
-      seq: { type: "integer", minimum: 1 },
-      timestamp: { type: "number" },
-      removed: { type: "integer", minimum: 0 },
-    },
-  },
-  BackgroundCompleteEvent: {
-    type: "object",
-    required: ["event", "session_id", "seq", "timestamp", "task_id", "status", "text"],
-    properties: {
-      event: { const: "background.complete" },
-      session_id: { type: "string" },
-      seq: { type: "integer", minimum: 1 },
-      timestamp: { type: "number" },
-      task_id: { type: "string" },
-      status: { type: "string", enum: ["complete", "error"] },
-      text: { type: "string" },
-    },
-  },
   WebhookEventData: {
     type: "object",
     required: ["run_id", "session_id", "status"],
@@ -4141,6 +4249,17 @@ export interface SchemaTypes {
   DeletedKey: T.DeletedKey;
   UpdateKeyBody: T.UpdateKeyBody;
   RotateKeyBody: T.RotateKeyBody;
+  ForkSessionBody: T.ForkSessionBody;
+  CompressSessionBody: T.CompressSessionBody;
+  UndoSessionBody: T.UndoSessionBody;
+  SessionUndone: T.SessionUndone;
+  SessionUpdatedEvent: T.SessionUpdatedEvent;
+  SessionUndoneEvent: T.SessionUndoneEvent;
+  BackgroundCompleteEvent: T.BackgroundCompleteEvent;
+  SessionFrame: T.SessionFrame;
+  Grant: T.Grant;
+  GrantList: T.GrantList;
+  DeletedGrant: T.DeletedGrant;
   RouteSource: T.RouteSource;
   RouteSecret: T.RouteSecret;
   Route: T.Route;
@@ -4201,8 +4320,5 @@ export interface SchemaTypes {
   ResponseFunctionCallArgumentsDoneEvent: T.ResponseFunctionCallArgumentsDoneEvent;
   FeedReady: T.FeedReady;
   FeedBookmark: T.FeedBookmark;
-  SessionUpdatedEvent: T.SessionUpdatedEvent;
-  SessionUndoneEvent: T.SessionUndoneEvent;
-  BackgroundCompleteEvent: T.BackgroundCompleteEvent;
   WebhookEventData: T.WebhookEventData;
 }

@@ -124,6 +124,7 @@ function httpDeps(
     runs,
     agent,
     questions: deps.questions,
+    grants: deps.grants,
     models: deps.models,
     clock: deps.clock,
     log: deps.log,

@@ -75,6 +75,7 @@ export const errorTable = {
   route_not_found: missing(4007),
   delivery_not_found: missing(4007),
   key_not_found: missing(4007),
+  grant_not_found: missing(4007),
   job_not_found: missing(4007),
   occurrence_not_found: missing(4007),
   message_not_found: missing(4007),

@@ -6,6 +6,7 @@ import {
   errorHeaders,
   jsonAnswer,
   rawAnswer,
+  rawStreamAnswer,
   streamAnswer,
   type Headers,
   type LongBodyOptions,
@@ -24,6 +25,7 @@ import {
 } from "./meta/meta.ts";
 import { adminHandlers } from "./admin/handlers.ts";
 import { jobHandlers } from "./control/job-handlers.ts";
+import { sessionHandlers } from "./control/session-handlers.ts";
 import { getDelivery, listDeliveries, replayDelivery } from "./control/deliveries.ts";
 import { FeedStreams, followFeed, streamEvents } from "./control/feed.ts";
 import {
@@ -134,6 +136,7 @@ export function createHttpApi(deps: HttpDeps): HttpApi {
     listPlatforms: (request) => listPlatforms(request, deps),
     getPlatform: (request) => getPlatform(request, deps),
     testPlatform: (request) => testPlatform(request, deps),
+    ...sessionHandlers(deps, subscribers),
     ...jobHandlers(deps, subscribers),
     ...adminHandlers(deps),
     streamEvents: (request) => streamEvents(request, deps, streams),
@@ -170,7 +173,7 @@ interface Result {
   readonly headers?: Headers;
   readonly body?: unknown;
   readonly stream?: AsyncIterable<SseMessage<unknown>>;
-  readonly raw?: string;
+  readonly raw?: string | AsyncIterable<string | Uint8Array>;
   readonly contentType?: string;
 }
 
@@ -231,6 +234,18 @@ async function serve(event: H3Event, bound: Bound): Promise<Response> {
     deps.observe?.(id, result.status);
     watch.answered(result.status, { isStream: result.stream !== undefined });
     const headers = { ...base, ...result.headers };
+    if (typeof result.raw === "object")
+      return rawStreamAnswer(
+        result.status,
+        result.raw,
+        { ...headers, "content-type": result.contentType },
+        {
+          ...readersOf(deps),
+          ...(identity.validity ? { validity: identity.validity } : {}),
+          onFailure: (error) =>
+            deps.log.error("an answer failed", { operation: id, request: requestId, error }),
+        },
+      );
     if (result.raw !== undefined || isEmpty(result))
       return rawAnswer(result.status, result.raw ?? null, {
         ...headers,

@@ -22,6 +22,7 @@ export interface HttpDeps {
   readonly runs: Agent["runs"];
   readonly agent: Pick<Agent, "findRun" | "settle" | "sessions" | "contextUse" | "endRuns">;
   readonly questions: Agent["deps"]["questions"];
+  readonly grants: Agent["deps"]["grants"];
   readonly models: ModelCatalog;
   readonly clock: Clock;
   readonly log: Log;

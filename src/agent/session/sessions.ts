@@ -181,13 +181,14 @@ export class Sessions {
 
   /**
    * Removes the newest `turns` prompts with everything after them. Resolves to the number of removed messages and the text
-   * of the oldest removed prompt. ServiceError `session_busy`, and `nothing_to_undo` when fewer prompts follow the last
+   * of the oldest removed prompt, which `alsoRecord` gets inside the transaction. ServiceError `session_busy`, and `nothing_to_undo` when fewer prompts follow the last
    * compression.
    */
   async undo(
     id: string,
     owner: string,
     turns = 1,
+    alsoRecord?: (tx: Tx, undone: { readonly removed: number; readonly prompt: string }) => Promise<void>,
   ): Promise<{ readonly removed: number; readonly prompt: string }> {
     const session = await this.get(id, owner);
     if (session.lease_owner !== null) throw busy();
@@ -199,7 +200,9 @@ export class Sessions {
         throw new ServiceError("nothing_to_undo", `Only ${prompts.length} prompts can be undone.`);
       }
       const removed = await truncateAt(tx, this.#store, { sessionId: id, seq: first.seq });
-      return { removed, prompt: textOf(first.message) };
+      const undone = { removed, prompt: textOf(first.message) };
+      await alsoRecord?.(tx, undone);
+      return undone;
     });
   }
 
@@ -248,6 +251,8 @@ export interface BranchOptions {
   /** Copy only this many of the first messages. */
   readonly count?: number;
   readonly source?: string;
+  /** Who branches, for the feed: the name of a key. */
+  readonly actor?: string;
 }
 
 /**
@@ -267,7 +272,7 @@ export async function branchSession(
   }
   const row = await newBranch(tx, parent, { ...from, last });
   await tx.insert("sessions", [row]);
-  recordCreated(tx, row);
+  recordCreated(tx, row, from.actor);
   await tx.db
     .insertInto("messages")
     .columns(["session_id", "seq", "run_id", "role", "content", "created_at"])

@@ -20,6 +20,8 @@ export const CHANGE_TYPES = [
   "job.created",
   "job.updated",
   "job.deleted",
+  "grant.created",
+  "grant.deleted",
   "key.created",
   "key.updated",
   "key.deleted",
@@ -36,6 +38,7 @@ const OPEN_KINDS: ReadonlySet<string> = new Set([
   "occurrence",
   "message",
   "job",
+  "grant",
 ]);
 
 /** Returns whether reading changes of a type needs the scope admin. A type of a later version does. */

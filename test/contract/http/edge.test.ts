@@ -44,6 +44,9 @@ const BODIES: Readonly<Record<string, object>> = {
   createKey: { name: "y", scopes: ["read"] },
   updateKey: { scopes: ["read"] },
   rotateKey: {},
+  forkSession: {},
+  compressSession: {},
+  undoSession: {},
   updateConfig: { log: { level: "warn" } },
 };
 
