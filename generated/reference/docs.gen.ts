@@ -1591,7 +1591,7 @@ td:empty{display:none}
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>focus</code></td><td>string or null</td><td>What the summary keeps above all. At most 4096 characters.</td></tr>
+<tr><td><code>focus</code></td><td>string or null</td><td>The subject that the summary must keep. At most 4096 characters.</td></tr>
 </tbody>
 </table>
 <p>Other fields are refused.</p>
@@ -5008,7 +5008,7 @@ td:empty{display:none}
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>focus</code></td><td>string or null</td><td>What the summary keeps above all. At most 4096 characters.</td></tr>
+<tr><td><code>focus</code></td><td>string or null</td><td>The subject that the summary must keep. At most 4096 characters.</td></tr>
 </tbody>
 </table>
 <p>Other fields are refused.</p>

@@ -4064,7 +4064,7 @@ export type ForkSessionBody = {
  */
 export type CompressSessionBody = {
     /**
-     * What the summary keeps above all.
+     * The subject that the summary must keep.
      */
     focus?: string | null;
 };

@@ -6355,7 +6355,7 @@ type ForkSessionBody struct {
 
 // CompressSessionBody is a type of the API.
 type CompressSessionBody struct {
-	// What the summary keeps above all.
+	// The subject that the summary must keep.
 	Focus Nullable[string] `json:"focus,omitempty"`
 }
 

@@ -12,8 +12,10 @@ import {
   freeTitle,
   MAX_TITLE_CHARACTERS,
   titleTaken,
+  type BranchOptions,
   type ChangeOptions,
   type SessionChange,
+  type Undone,
 } from "./change.ts";
 import { listSessionRows, listSessions } from "./list.ts";
 import type { ListOptions, SessionPage, Reader } from "./queries.ts";
@@ -188,17 +190,15 @@ export class Sessions {
     id: string,
     owner: string,
     turns = 1,
-    alsoRecord?: (tx: Tx, undone: { readonly removed: number; readonly prompt: string }) => Promise<void>,
-  ): Promise<{ readonly removed: number; readonly prompt: string }> {
+    alsoRecord?: (tx: Tx, undone: Undone) => Promise<void>,
+  ): Promise<Undone> {
     const session = await this.get(id, owner);
     if (session.lease_owner !== null) throw busy();
     return this.#store.write(async (tx) => {
       const { context_seq: after } = (await tx.find("sessions", { id })) ?? session;
       const prompts = (await promptsOf(tx, id)).filter(({ seq }) => seq > after);
       const first = prompts.at(-turns);
-      if (!first) {
-        throw new ServiceError("nothing_to_undo", `Only ${prompts.length} prompts can be undone.`);
-      }
+      if (!first) throw new ServiceError("nothing_to_undo", `Only ${prompts.length} prompts can be undone.`);
       const removed = await truncateAt(tx, this.#store, { sessionId: id, seq: first.seq });
       const undone = { removed, prompt: textOf(first.message) };
       await alsoRecord?.(tx, undone);
@@ -241,18 +241,6 @@ export class Sessions {
     await tx.update("sessions", { id }, { updated_at: tx.nowMs });
     await this.#store.journal.append(tx, id, [sessionEvent("session.updated", change)]);
   }
-}
-
-export interface BranchOptions {
-  /** Title of the branch; default: the next of the parent's. */
-  readonly title?: string;
-  /** Number of the last message to copy; default: the last complete one. */
-  readonly throughSeq?: number;
-  /** Copy only this many of the first messages. */
-  readonly count?: number;
-  readonly source?: string;
-  /** Who branches, for the feed: the name of a key. */
-  readonly actor?: string;
 }
 
 /**

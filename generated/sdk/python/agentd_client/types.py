@@ -2996,7 +2996,7 @@ class ForkSessionBody(TypedDict, total=False):
 
 
 class CompressSessionBody(TypedDict, total=False):
-    #: What the summary keeps above all.
+    #: The subject that the summary must keep.
     focus: str | None
 
 
