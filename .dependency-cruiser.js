@@ -124,6 +124,7 @@ const publicFiles = {
     "file",
     "home",
     "keys",
+    "patch",
     "platform-settings",
     "providers",
     "restore",
@@ -223,7 +224,7 @@ const publicFiles = {
     "view/render-chat",
   ],
   cli: [],
-  app: ["home", "model-servers", "models", "service", "start", "wire-agent", "wire-delivery"],
+  app: ["config-service", "home", "model-servers", "models", "service", "start", "wire-agent", "wire-delivery"],
 };
 const throughPublicFiles = Object.entries(publicFiles).map(([module, files]) => ({
   name: `public-files-of-${module}`,

@@ -665,9 +665,12 @@ export const schemas: SchemaMap = {
       "job.created",
       "job.updated",
       "job.deleted",
+      "grant.created",
+      "grant.deleted",
       "key.created",
       "key.updated",
       "key.deleted",
+      "config.updated",
     ],
   },
   FeedSubscription: {

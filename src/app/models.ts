@@ -30,6 +30,8 @@ export interface Models {
   readonly providers: readonly ResolvedProvider[];
   /** What the machine serves. Absent: nothing was looked for, because the configuration decides. */
   readonly local?: LocalServers;
+  /** Chooses another default model; undefined: the first one. False, and no change: its provider is not in use. */
+  setDefault(model: string | undefined): boolean;
   /** Stops looking for slow servers. */
   close(): void;
 }
@@ -56,7 +58,8 @@ export async function openModels(
   const { local, providers: found } = await findProviders(config, env, log);
   const providers = [...found];
   const options = { contexts: new ReportedContexts(providers), needsKey };
-  let current = createCatalog(config, providers, options);
+  let used = config;
+  let current = createCatalog(used, providers, options);
   let unanswered = isDemo(current) ? (local?.unanswered ?? []) : [];
   let cancel: (() => void) | undefined;
   const lookAgain = async () => {
@@ -64,7 +67,7 @@ export async function openModels(
     if (cancel === undefined) return;
     const isNew = ({ name }: ResolvedProvider) => !providers.some((each) => each.name === name);
     providers.push(...usable(now.servers, log).filter(isNew));
-    current = createCatalog(config, providers, options);
+    current = createCatalog(used, providers, options);
     unanswered = isDemo(current) ? now.unanswered : [];
     cancel = unanswered.length > 0 ? systemClock.after(LOOK_AGAIN_MS, () => void lookAgain()) : undefined;
   };
@@ -74,6 +77,18 @@ export async function openModels(
     catalog: following(() => current, whyNone),
     providers,
     ...(local === undefined ? {} : { local }),
+    setDefault: (model) => {
+      const { default: _, ...others } = used.model;
+      const next = { ...used, model: model === undefined ? others : { ...others, default: model } };
+      try {
+        current = createCatalog(next, providers, options);
+      } catch (error) {
+        if (error instanceof ServiceError) return false;
+        throw error;
+      }
+      used = next;
+      return true;
+    },
     close: () => {
       cancel?.();
       cancel = undefined;

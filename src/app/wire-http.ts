@@ -124,6 +124,7 @@ function httpDeps(
     runs,
     agent,
     questions: deps.questions,
+    grants: deps.grants,
     models: deps.models,
     clock: deps.clock,
     log: deps.log,
@@ -131,6 +132,7 @@ function httpDeps(
     ...(deps.keyLimits ? { keyLimits: deps.keyLimits } : {}),
     ...made,
     webhooks: webhookService(options, wired),
+    config: configApi(options, deps),
     delivery: deliveryOf(options, wired),
     version,
     serviceStats: {
@@ -168,6 +170,21 @@ function webhookService(options: ServiceOptions, wired: ApiParts): HttpDeps["web
   const make = async () => {
     const { WebhookService } = await import("../webhook/service.ts");
     return new WebhookService({ ...options, agent, skills, targets, receiver });
+  };
+  let made: ReturnType<typeof make> | undefined;
+  return () => (made ??= make());
+}
+
+/** Returns the function that makes the service of the configuration when it is called first. */
+function configApi(
+  options: ServiceOptions,
+  { log, settings }: WiredService["wiredAgent"]["agent"]["deps"],
+): HttpDeps["config"] {
+  const { config, fileConfig = config, paths, processEnv: env = options.env, setDefaultModel } = options;
+  const make = async () => {
+    const { ConfigService } = await import("./config-service.ts");
+    const model = setDefaultModel ? { setDefaultModel } : {};
+    return new ConfigService({ home: paths.agentHome, env, config, fileConfig, log, settings, ...model });
   };
   let made: ReturnType<typeof make> | undefined;
   return () => (made ??= make());

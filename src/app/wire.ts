@@ -41,6 +41,10 @@ export interface CoreOptions extends Omit<WireAgentOptions, "telemetry"> {
 
 export interface ServiceOptions extends CoreOptions {
   readonly keys: KeyRing;
+  /** What the file and the variables said at the start. Default: `config`, which may have options of the command line. */
+  readonly fileConfig?: Config;
+  /** Chooses another default model; false when its provider is not in use. Absent: the default model is fixed. */
+  readonly setDefaultModel?: (model: string | undefined) => boolean;
   /** For tests: validates every response against the spec. */
   readonly validateResponses?: boolean;
   /** For tests: receives every response. */

@@ -31,6 +31,74 @@ export function rawAnswer(status: number, body: string | null, headers: Headers)
   return new FastResponse(body, { status, headers: present(headers) });
 }
 
+/**
+ * Returns an answer whose body is made while the client reads it: the next piece only when the last one is sent. It is
+ * cut when the client does not read, when its key ends, and when the source fails.
+ */
+export function rawStreamAnswer(
+  status: number,
+  source: AsyncIterable<string | Uint8Array>,
+  headers: Headers,
+  options: RawStreamOptions,
+): Response {
+  return new FastResponse(rawStream(source, options), { status, headers: present(headers) });
+}
+
+export interface RawStreamOptions extends LongBodyOptions {
+  readonly validity?: KeyValidity;
+  readonly onFailure: (error: unknown) => void;
+}
+
+function rawStream(
+  source: AsyncIterable<string | Uint8Array>,
+  options: RawStreamOptions,
+): ReadableStream<Uint8Array> {
+  const pieces = source[Symbol.asyncIterator]();
+  let cancelStalled = () => {};
+  let fail = (_reason: string) => {};
+  const queue = options.readers.open(() => fail("The client does not read."));
+  const forgetKey = options.validity?.onEnd(() => fail("The API key is no longer valid."));
+  const end = () => {
+    cancelStalled();
+    queue.close();
+    forgetKey?.();
+  };
+  const stop = () => {
+    end();
+    void Promise.resolve(pieces.return?.()).catch(options.onFailure);
+  };
+  return new ReadableStream<Uint8Array>(
+    {
+      start(controller) {
+        fail = (reason) => {
+          stop();
+          controller.error(new Error(reason));
+        };
+      },
+      async pull(controller) {
+        cancelStalled();
+        try {
+          const { done, value } = await pieces.next();
+          if (done) {
+            end();
+            return controller.close();
+          }
+          const bytes = typeof value === "string" ? encoder.encode(value) : value;
+          queue.set(bytes.length);
+          controller.enqueue(bytes);
+          cancelStalled = options.clock.after(options.slowReaderMs, () => fail("The client does not read."));
+        } catch (error) {
+          end();
+          options.onFailure(error);
+          controller.error(error);
+        }
+      },
+      cancel: stop,
+    },
+    { highWaterMark: 0 },
+  );
+}
+
 /** Returns a stream of server-sent events. The headers stop proxies from buffering or changing it. */
 export function streamAnswer(status: number, stream: ReadableStream<Uint8Array>, headers: Headers): Response {
   return new FastResponse(stream, {

@@ -44,6 +44,10 @@ const BODIES: Readonly<Record<string, object>> = {
   createKey: { name: "y", scopes: ["read"] },
   updateKey: { scopes: ["read"] },
   rotateKey: {},
+  forkSession: {},
+  compressSession: {},
+  undoSession: {},
+  updateConfig: { log: { level: "warn" } },
 };
 
 const pathOf = ({ route }: NamedOperation) => route.replaceAll(/\{[^}]+\}/g, "x");
@@ -66,7 +70,12 @@ function ask(
   return send(service, {
     method,
     path: pathOf(operation),
-    headers: { ...(id === "streamEvents" ? NOT_A_STREAM : {}), ...(body ? json : {}), ...headers },
+    headers: {
+      ...(id === "streamEvents" ? NOT_A_STREAM : {}),
+      ...(id === "updateConfig" ? { "if-match": "*" } : {}),
+      ...(body ? json : {}),
+      ...headers,
+    },
     ...(body ? { body: JSON.stringify(BODIES[id]) } : {}),
   });
 }

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { ServiceError } from "../../../src/base/errors.ts";
 import { FakeClock } from "../../harness/fake-clock.ts";
-import { toSessionEvent } from "../../../src/agent/run/event.ts";
+import { toSessionEvent } from "../../../src/agent/run/run.ts";
 import { specSchemas } from "../../../src/http/edge/input.ts";
 import { callsOnce, createTestAgent, testTool, type TestAgent } from "../../harness/agent.ts";
 import { responseRow } from "../store/rows.ts";

@@ -144,3 +144,13 @@ test("a server that accepts and says nothing is the reason why no model answers"
   assert.ok(found.catalog.whyNone?.()?.startsWith(`A server at ${server.host} did not answer in time`));
   assert.deepEqual(found.local?.unanswered, [server.host]);
 });
+
+test("another default model is chosen while the service runs, if its provider is in use", async () => {
+  await using server = await startModelServer([], {});
+  const found = await openModels(models(server.baseUrl, { models: ["m", "n"] }), {}, log);
+  assert.deepEqual([found.setDefault("box:n"), found.catalog.default], [true, { provider: "box", id: "n" }]);
+  assert.equal(found.setDefault("nowhere:n"), false);
+  assert.equal(found.setDefault("openai:gpt-5.1"), false);
+  assert.deepEqual(found.catalog.default, { provider: "box", id: "n" });
+  assert.deepEqual([found.setDefault(undefined), found.catalog.default.id], [true, "m"]);
+});

@@ -2215,16 +2215,19 @@ const (
 	FeedEventTypeJobCreated        FeedEventType = "job.created"
 	FeedEventTypeJobUpdated        FeedEventType = "job.updated"
 	FeedEventTypeJobDeleted        FeedEventType = "job.deleted"
+	FeedEventTypeGrantCreated      FeedEventType = "grant.created"
+	FeedEventTypeGrantDeleted      FeedEventType = "grant.deleted"
 	FeedEventTypeKeyCreated        FeedEventType = "key.created"
 	FeedEventTypeKeyUpdated        FeedEventType = "key.updated"
 	FeedEventTypeKeyDeleted        FeedEventType = "key.deleted"
+	FeedEventTypeConfigUpdated     FeedEventType = "config.updated"
 )
 
 // FeedEventData: The kind and id of the resource, and its state after the change. run: status, kind,
 // session_id, source. question: kind, status, run_id, session_id, expires_at. message: platform, status, ref.
 // delivery: route, event, status, run_id. route: enabled. occurrence: job_id, scheduled_at, status,
-// delivery_status. job: state, revision. key: name, scopes, expires_at, previous_expires_at; events of keys
-// need the scope admin.
+// delivery_status. job: state, revision. grant: tool. key: name, scopes, expires_at, previous_expires_at;
+// config: changed, restart_required. Events of keys and of the configuration need the scope admin.
 type FeedEventData struct {
 	Object string `json:"object"`
 	ID     string `json:"id"`
@@ -2250,7 +2253,8 @@ type FeedEvent struct {
 	// The kind and id of the resource, and its state after the change. run: status, kind, session_id, source.
 	// question: kind, status, run_id, session_id, expires_at. message: platform, status, ref. delivery: route,
 	// event, status, run_id. route: enabled. occurrence: job_id, scheduled_at, status, delivery_status. job:
-	// state, revision. key: name, scopes, expires_at, previous_expires_at; events of keys need the scope admin.
+	// state, revision. grant: tool. key: name, scopes, expires_at, previous_expires_at; config: changed,
+	// restart_required. Events of keys and of the configuration need the scope admin.
 	Data FeedEventData `json:"data"`
 }
 

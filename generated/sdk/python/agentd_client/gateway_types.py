@@ -534,8 +534,8 @@ class FeedEventData(_FeedEventDataRequired, total=False):
     """The kind and id of the resource, and its state after the change. run: status, kind, session_id, source.
     question: kind, status, run_id, session_id, expires_at. message: platform, status, ref. delivery:
     route, event, status, run_id. route: enabled. occurrence: job_id, scheduled_at, status,
-    delivery_status. job: state, revision. key: name, scopes, expires_at, previous_expires_at; events of
-    keys need the scope admin.
+    delivery_status. job: state, revision. grant: tool. key: name, scopes, expires_at, previous_expires_at;
+    config: changed, restart_required. Events of keys and of the configuration need the scope admin.
     """
 
 
@@ -554,8 +554,9 @@ _FeedEventRequired = TypedDict(
         #: The kind and id of the resource, and its state after the change. run: status, kind, session_id,
         #: source. question: kind, status, run_id, session_id, expires_at. message: platform, status, ref.
         #: delivery: route, event, status, run_id. route: enabled. occurrence: job_id, scheduled_at, status,
-        #: delivery_status. job: state, revision. key: name, scopes, expires_at, previous_expires_at; events
-        #: of keys need the scope admin.
+        #: delivery_status. job: state, revision. grant: tool. key: name, scopes, expires_at,
+        #: previous_expires_at; config: changed, restart_required. Events of keys and of the configuration
+        #: need the scope admin.
         "data": "FeedEventData",
     },
 )
@@ -566,7 +567,7 @@ class FeedEvent(_FeedEventRequired, total=False):
 
 
 #: The kind of a resource and its change.
-FeedEventType: TypeAlias = Literal["session.created", "session.updated", "session.deleted", "run.created", "run.updated", "question.created", "question.updated", "delivery.created", "delivery.updated", "route.created", "route.updated", "route.deleted", "occurrence.created", "occurrence.updated", "message.created", "message.updated", "job.created", "job.updated", "job.deleted", "key.created", "key.updated", "key.deleted"]
+FeedEventType: TypeAlias = Literal["session.created", "session.updated", "session.deleted", "run.created", "run.updated", "question.created", "question.updated", "delivery.created", "delivery.updated", "route.created", "route.updated", "route.deleted", "occurrence.created", "occurrence.updated", "message.created", "message.updated", "job.created", "job.updated", "job.deleted", "grant.created", "grant.deleted", "key.created", "key.updated", "key.deleted", "config.updated"]
 
 
 class FeedSubscription(TypedDict):
