@@ -52,6 +52,8 @@ export interface ModelCatalog {
   refreshContext(ref: ModelRef, options?: RefreshOptions): Promise<void> | undefined;
   /** Returns why no model answers, although a server of one is there; undefined when the default model answers. */
   whyNone?(): string | undefined;
+  /** Returns why nothing unattended may use the default model: a provider is configured, but no model is chosen. */
+  whyUnchosen?(): string | undefined;
   /** Returns the providers in their order, each with its known models; the demo model needs no key. */
   list(): readonly ListedProvider[];
 }
