@@ -1638,6 +1638,7 @@ export const schemas: SchemaMap = {
       task_index: { type: "integer", minimum: 0 },
       task_count: { type: "integer", minimum: 1 },
       model: { type: "string" },
+      toolsets: { type: "array", items: { type: "string" } },
     },
   },
   SubagentStartEvent: {
@@ -1671,6 +1672,7 @@ export const schemas: SchemaMap = {
       task_index: { type: "integer", minimum: 0 },
       task_count: { type: "integer", minimum: 1 },
       model: { type: "string" },
+      toolsets: { type: "array", items: { type: "string" } },
     },
   },
   SubagentThoughtEvent: {
