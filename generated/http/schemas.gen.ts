@@ -1641,6 +1641,7 @@ export const schemas: SchemaMap = {
       task_index: { type: "integer", minimum: 0 },
       task_count: { type: "integer", minimum: 1 },
       model: { type: "string" },
+      toolsets: { type: "array", items: { type: "string" } },
     },
   },
   SubagentStartEvent: {
@@ -1674,6 +1675,7 @@ export const schemas: SchemaMap = {
       task_index: { type: "integer", minimum: 0 },
       task_count: { type: "integer", minimum: 1 },
       model: { type: "string" },
+      toolsets: { type: "array", items: { type: "string" } },
     },
   },
   SubagentThoughtEvent: {

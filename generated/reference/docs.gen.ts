@@ -7984,6 +7984,7 @@ td:empty{display:none}
 <tr><td><code>task_index</code></td><td>integer</td><td>Required. At least 0.</td></tr>
 <tr><td><code>task_count</code></td><td>integer</td><td>Required. At least 1.</td></tr>
 <tr><td><code>model</code></td><td>string</td><td>Required.</td></tr>
+<tr><td><code>toolsets</code></td><td>array of string</td><td>Toolsets of the sub-agent. Absent, it has all configured ones.</td></tr>
 </tbody>
 </table>
 </section>
@@ -8006,6 +8007,7 @@ td:empty{display:none}
 <tr><td><code>task_index</code></td><td>integer</td><td>Required. At least 0.</td></tr>
 <tr><td><code>task_count</code></td><td>integer</td><td>Required. At least 1.</td></tr>
 <tr><td><code>model</code></td><td>string</td><td>Required.</td></tr>
+<tr><td><code>toolsets</code></td><td>array of string</td><td>Toolsets of the sub-agent. Absent, it has all configured ones.</td></tr>
 </tbody>
 </table>
 </section>

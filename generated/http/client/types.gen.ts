@@ -2083,6 +2083,10 @@ export type SubagentRequestedEvent = {
     task_index: number;
     task_count: number;
     model: string;
+    /**
+     * Toolsets of the sub-agent. Absent, it has all configured ones.
+     */
+    toolsets?: Array<string>;
 };
 
 /**
@@ -2110,6 +2114,10 @@ export type SubagentStartEvent = {
     task_index: number;
     task_count: number;
     model: string;
+    /**
+     * Toolsets of the sub-agent. Absent, it has all configured ones.
+     */
+    toolsets?: Array<string>;
 };
 
 /**

@@ -4025,6 +4025,9 @@ type SubagentRequestedEvent struct {
 	TaskIndex int64  `json:"task_index"`
 	TaskCount int64  `json:"task_count"`
 	Model     string `json:"model"`
+
+	// Toolsets of the sub-agent. Absent, it has all configured ones.
+	Toolsets []string `json:"toolsets,omitempty"`
 }
 
 // MarshalJSON implements json.Marshaler. It sets the members that can only have one value.
@@ -4054,6 +4057,9 @@ type SubagentStartEvent struct {
 	TaskIndex      int64  `json:"task_index"`
 	TaskCount      int64  `json:"task_count"`
 	Model          string `json:"model"`
+
+	// Toolsets of the sub-agent. Absent, it has all configured ones.
+	Toolsets []string `json:"toolsets,omitempty"`
 }
 
 // MarshalJSON implements json.Marshaler. It sets the members that can only have one value.

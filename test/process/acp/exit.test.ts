@@ -69,6 +69,17 @@ async function isRunning(pid: number): Promise<boolean> {
   return stat !== undefined && !/^[ZX]/.test(stat.slice(stat.lastIndexOf(")") + 2));
 }
 
+/** Killed processes end a moment later. */
+async function gone(pids: readonly number[]): Promise<void> {
+  const patience = AbortSignal.timeout(60_000);
+  for (const pid of pids) {
+    while (await isRunning(pid)) {
+      patience.throwIfAborted();
+      await new Promise((resolve) => setTimeout(resolve, 20));
+    }
+  }
+}
+
 /** The transcript has the prompt, and takes another one, in a new process. */
 async function assertSaved(place: AcpPlace, sessionId: string): Promise<void> {
   const editor = await place.start().client();
@@ -207,16 +218,12 @@ test(
     });
     const { editor } = await atWork(place);
     const pids = await treeOf(place);
+    // The agent has gone on after it started the command.
+    await editor.agent.request("session/list", {});
     // As an editor ends an agent that does not answer.
     kill(editor.process, "SIGKILL");
     await ended(editor.process);
-    const patience = AbortSignal.timeout(60_000);
-    for (const pid of pids) {
-      while (await isRunning(pid)) {
-        patience.throwIfAborted();
-        await new Promise((resolve) => setTimeout(resolve, 20));
-      }
-    }
+    await gone(pids);
   },
 );
 
@@ -234,7 +241,7 @@ test("repeated signals end the process at once with code 143, and no child proce
     code: 143,
     signal: null,
   });
-  for (const pid of pids) assert.equal(await isRunning(pid), false, `process ${pid} is left`);
+  await gone(pids);
 });
 
 test("a signal before the agent is loaded ends the process with code 0", async () => {

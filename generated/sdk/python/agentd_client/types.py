@@ -1534,9 +1534,7 @@ class SecretExpiredEvent(TypedDict):
     reason: Literal["timeout", "cancelled"]
 
 
-class SubagentRequestedEvent(TypedDict):
-    """A task waits for a sub-agent, which will be the run `subagent_id`."""
-
+class _SubagentRequestedEventRequired(TypedDict):
     event: Literal["subagent.spawn_requested"]
     run_id: str
     seq: int
@@ -1552,10 +1550,14 @@ class SubagentRequestedEvent(TypedDict):
     task_count: int
     model: str
 
+class SubagentRequestedEvent(_SubagentRequestedEventRequired, total=False):
+    """A task waits for a sub-agent, which will be the run `subagent_id`."""
 
-class SubagentStartEvent(TypedDict):
-    """A sub-agent started a task. It is a separate run with the id `subagent_id`."""
+    #: Toolsets of the sub-agent. Absent, it has all configured ones.
+    toolsets: list[str]
 
+
+class _SubagentStartEventRequired(TypedDict):
     event: Literal["subagent.start"]
     run_id: str
     seq: int
@@ -1571,6 +1573,12 @@ class SubagentStartEvent(TypedDict):
     task_index: int
     task_count: int
     model: str
+
+class SubagentStartEvent(_SubagentStartEventRequired, total=False):
+    """A sub-agent started a task. It is a separate run with the id `subagent_id`."""
+
+    #: Toolsets of the sub-agent. Absent, it has all configured ones.
+    toolsets: list[str]
 
 
 class SubagentThoughtEvent(TypedDict):
