@@ -1,5 +1,5 @@
 import type { RunEvent, SessionEvent } from "../../../generated/http/client/types.gen.ts";
-import type { JournalEvent, NewEvent } from "../../store/journal/journal.ts";
+import type { NewEvent } from "../../store/journal/journal.ts";
 import type { EngineEvent, Message } from "../engine.ts";
 import type { Clock } from "../../base/time.ts";
 import { isUnavailable } from "../../store/tx/group.ts";
@@ -31,17 +31,6 @@ export type SessionEventData<N extends SessionEventName> = Omit<
 /** Returns an event of a session that belongs to no run. */
 export function sessionEvent<N extends SessionEventName>(event: N, data: SessionEventData<N>): NewEvent {
   return { type: event, runId: null, data: data as Readonly<Record<string, unknown>> };
-}
-
-/** Returns the wire form of a session event. */
-export function toSessionEvent(event: JournalEvent): SessionEvent {
-  return {
-    event: event.type,
-    session_id: event.sessionId,
-    seq: event.seq,
-    timestamp: event.atMs / 1000,
-    ...event.data,
-  } as SessionEvent;
 }
 
 /** Returns the journal event for an event of the engine. */
