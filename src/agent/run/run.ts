@@ -305,6 +305,14 @@ export async function findRun(store: Store, runId: string, owner: string): Promi
   throw new ServiceError("run_not_found", what);
 }
 
+/** Returns the output and the status of a run, without its input. */
+export function outputOf(
+  { read }: Pick<Store, "read">,
+  runId: string,
+): Promise<Pick<RunRow, "output" | "status"> | undefined> {
+  return read.selectFrom("runs").select(["output", "status"]).where("id", "=", runId).executeTakeFirst();
+}
+
 /** Returns the run as every surface shows it. */
 export function describeRun(row: RunView, sessionKey: string | null, questions: readonly QuestionRow[]): Run {
   const approvals = questions
