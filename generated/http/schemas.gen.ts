@@ -1011,6 +1011,37 @@ export const schemas: SchemaMap = {
     ],
   },
   RunKind: { type: "string", enum: ["run", "chat", "response", "subagent", "background", "compression"] },
+  CostUsd: { type: ["number", "null"], minimum: 0 },
+  UnpricedTokens: { type: "integer", minimum: 0 },
+  ModelUsage: {
+    type: "object",
+    required: [
+      "model",
+      "input_tokens",
+      "output_tokens",
+      "total_tokens",
+      "cached_input_tokens",
+      "cache_write_tokens",
+      "reasoning_tokens",
+      "cost_usd",
+      "unpriced_tokens",
+      "model_calls",
+      "tool_calls",
+    ],
+    properties: {
+      model: { type: "string" },
+      input_tokens: { type: "integer", minimum: 0 },
+      output_tokens: { type: "integer", minimum: 0 },
+      total_tokens: { type: "integer", minimum: 0 },
+      cached_input_tokens: { type: "integer", minimum: 0 },
+      cache_write_tokens: { type: "integer", minimum: 0 },
+      reasoning_tokens: { type: "integer", minimum: 0 },
+      cost_usd: { $ref: "#/components/schemas/CostUsd" },
+      unpriced_tokens: { $ref: "#/components/schemas/UnpricedTokens" },
+      model_calls: { type: "integer", minimum: 0 },
+      tool_calls: { type: "integer", minimum: 0 },
+    },
+  },
   RunUsage: {
     type: "object",
     required: [
@@ -1021,6 +1052,7 @@ export const schemas: SchemaMap = {
       "cache_write_tokens",
       "reasoning_tokens",
       "cost_usd",
+      "unpriced_tokens",
       "model_calls",
       "tool_calls",
     ],
@@ -1031,9 +1063,11 @@ export const schemas: SchemaMap = {
       cached_input_tokens: { type: "integer", minimum: 0 },
       cache_write_tokens: { type: "integer", minimum: 0 },
       reasoning_tokens: { type: "integer", minimum: 0 },
-      cost_usd: { type: ["number", "null"] },
+      cost_usd: { $ref: "#/components/schemas/CostUsd" },
+      unpriced_tokens: { $ref: "#/components/schemas/UnpricedTokens" },
       model_calls: { type: "integer", minimum: 0 },
       tool_calls: { type: "integer", minimum: 0 },
+      by_model: { type: "array", items: { $ref: "#/components/schemas/ModelUsage" } },
     },
   },
   RunError: {
@@ -2698,6 +2732,67 @@ export const schemas: SchemaMap = {
     },
   },
   RetryMessageBody: { type: "object", additionalProperties: false, properties: { accept_duplicate: { type: "boolean" } } },
+  UsageResult: {
+    type: "object",
+    required: [
+      "model",
+      "owner",
+      "key",
+      "source",
+      "kind",
+      "runs",
+      "failed_runs",
+      "model_calls",
+      "tool_calls",
+      "input_tokens",
+      "cached_input_tokens",
+      "cache_write_tokens",
+      "output_tokens",
+      "reasoning_tokens",
+      "cost_usd",
+      "unpriced_tokens",
+    ],
+    properties: {
+      model: { type: ["string", "null"] },
+      owner: { type: ["string", "null"] },
+      key: { type: ["string", "null"] },
+      source: { type: ["string", "null"] },
+      kind: { type: ["string", "null"] },
+      runs: { type: "integer", minimum: 0 },
+      failed_runs: { type: "integer", minimum: 0 },
+      model_calls: { type: "integer", minimum: 0 },
+      tool_calls: { type: "integer", minimum: 0 },
+      input_tokens: { type: "integer", minimum: 0 },
+      cached_input_tokens: { type: "integer", minimum: 0 },
+      cache_write_tokens: { type: "integer", minimum: 0 },
+      output_tokens: { type: "integer", minimum: 0 },
+      reasoning_tokens: { type: "integer", minimum: 0 },
+      cost_usd: { $ref: "#/components/schemas/CostUsd" },
+      unpriced_tokens: { $ref: "#/components/schemas/UnpricedTokens" },
+    },
+  },
+  UsageBucket: {
+    type: "object",
+    required: ["object", "start_at", "end_at", "results", "truncated"],
+    properties: {
+      object: { const: "agent.usage.bucket" },
+      start_at: { type: "number" },
+      end_at: { type: "number" },
+      results: { type: "array", items: { $ref: "#/components/schemas/UsageResult" } },
+      truncated: { type: "boolean" },
+    },
+  },
+  UsageBucketList: {
+    type: "object",
+    required: ["object", "data", "first_id", "last_id", "has_more"],
+    properties: {
+      object: { const: "list" },
+      data: { type: "array", items: { $ref: "#/components/schemas/UsageBucket" } },
+      first_id: { type: ["string", "null"] },
+      last_id: { type: ["string", "null"] },
+      has_more: { type: "boolean" },
+    },
+  },
   PlatformCounts: {
     type: "object",
     required: ["due", "sending", "dead", "unknown"],
@@ -3964,6 +4059,9 @@ export interface SchemaTypes {
   ResponseItemList: T.ResponseItemList;
   RunStatus: T.RunStatus;
   RunKind: T.RunKind;
+  CostUsd: T.CostUsd;
+  UnpricedTokens: T.UnpricedTokens;
+  ModelUsage: T.ModelUsage;
   RunUsage: T.RunUsage;
   RunError: T.RunError;
   AskChoice: T.AskChoice;
@@ -4085,6 +4183,9 @@ export interface SchemaTypes {
   BulkResult: T.BulkResult;
   DropMessagesBody: T.DropMessagesBody;
   RetryMessageBody: T.RetryMessageBody;
+  UsageResult: T.UsageResult;
+  UsageBucket: T.UsageBucket;
+  UsageBucketList: T.UsageBucketList;
   PlatformCounts: T.PlatformCounts;
   Platform: T.Platform;
   PlatformList: T.PlatformList;

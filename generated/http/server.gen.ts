@@ -19,7 +19,7 @@ export interface Operations {
       | { readonly status: 409; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateChatCompletionErrors[409] }
       | { readonly status: 413; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateChatCompletionErrors[413] }
       | { readonly status: 415; readonly headers?: { readonly "accept-encoding"?: string }; readonly body: T.CreateChatCompletionErrors[415] }
-      | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateChatCompletionErrors[429] }
+      | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string; readonly "x-agent-session-id"?: string; readonly "x-agent-session-key"?: string; readonly "x-agent-model"?: string; readonly "idempotency-replayed"?: string }; readonly body: T.CreateChatCompletionErrors[429] }
       | { readonly status: 500; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string; readonly "x-agent-session-id"?: string; readonly "x-agent-session-key"?: string; readonly "x-agent-model"?: string; readonly "idempotency-replayed"?: string }; readonly body: T.CreateChatCompletionErrors[500] }
       | { readonly status: 502; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string; readonly "x-agent-session-id"?: string; readonly "x-agent-session-key"?: string; readonly "x-agent-model"?: string; readonly "idempotency-replayed"?: string }; readonly body: T.CreateChatCompletionErrors[502] }
       | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateChatCompletionErrors[503] }
@@ -39,7 +39,7 @@ export interface Operations {
       | { readonly status: 409; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateResponseErrors[409] }
       | { readonly status: 413; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateResponseErrors[413] }
       | { readonly status: 415; readonly headers?: { readonly "accept-encoding"?: string }; readonly body: T.CreateResponseErrors[415] }
-      | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateResponseErrors[429] }
+      | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string; readonly "x-agent-session-id"?: string; readonly "x-agent-session-key"?: string; readonly "x-agent-model"?: string; readonly "idempotency-replayed"?: string }; readonly body: T.CreateResponseErrors[429] }
       | { readonly status: 500; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string; readonly "x-agent-session-id"?: string; readonly "x-agent-session-key"?: string; readonly "x-agent-model"?: string; readonly "idempotency-replayed"?: string }; readonly body: T.CreateResponseErrors[500] }
       | { readonly status: 502; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string; readonly "x-agent-session-id"?: string; readonly "x-agent-session-key"?: string; readonly "x-agent-model"?: string; readonly "idempotency-replayed"?: string }; readonly body: T.CreateResponseErrors[502] }
       | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateResponseErrors[503] }
@@ -567,6 +567,17 @@ export interface Operations {
       | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.DropMessageErrors[429] }
       | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.DropMessageErrors[503] }
   };
+  /** Get the usage of each day */
+  getUsage: {
+    request: { readonly query: WithDefaults<NonNullable<T.GetUsageData["query"]>, "bucket" | "limit">; readonly headers: LowercaseKeys<NonNullable<T.GetUsageData["headers"]>> };
+    response:
+      | { readonly status: 200; readonly headers?: { readonly "x-agent-event-cursor"?: string }; readonly body: T.GetUsageResponses[200] }
+      | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetUsageErrors[400] }
+      | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.GetUsageErrors[401] }
+      | { readonly status: 403; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetUsageErrors[403] }
+      | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetUsageErrors[429] }
+      | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetUsageErrors[503] }
+  };
   /** List platforms */
   listPlatforms: {
     request: { readonly query: WithDefaults<NonNullable<T.ListPlatformsData["query"]>, "limit">; readonly headers: LowercaseKeys<NonNullable<T.ListPlatformsData["headers"]>> };
@@ -1029,7 +1040,17 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
       },
       "429": {
         json: { $ref: "#/components/schemas/ErrorEnvelope" },
-        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+        headers: [
+          "x-request-id",
+          "traceparent",
+          "retry-after",
+          "x-should-retry",
+          "x-agent-run-id",
+          "x-agent-session-id",
+          "x-agent-session-key",
+          "x-agent-model",
+          "idempotency-replayed",
+        ],
       },
       "500": {
         json: { $ref: "#/components/schemas/ErrorEnvelope" },
@@ -1159,7 +1180,17 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
       },
       "429": {
         json: { $ref: "#/components/schemas/ErrorEnvelope" },
-        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+        headers: [
+          "x-request-id",
+          "traceparent",
+          "retry-after",
+          "x-should-retry",
+          "x-agent-run-id",
+          "x-agent-session-id",
+          "x-agent-session-key",
+          "x-agent-model",
+          "idempotency-replayed",
+        ],
       },
       "500": {
         json: { $ref: "#/components/schemas/ErrorEnvelope" },
@@ -3622,6 +3653,82 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
         headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
       },
       "409": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "429": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "503": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+    },
+  },
+  getUsage: {
+    method: "GET",
+    route: "/v1/usage",
+    tags: ["Usage"],
+    security: [{ bearerAuth: [] }],
+    scope: "read",
+    strict: true,
+    query: {
+      coerce: {
+        from: "string",
+        to: "string",
+        bucket: "string",
+        group_by: "string[]",
+        model: "string[]",
+        owner: "string[]",
+        key: "string[]",
+        source: "string[]",
+        kind: "string[]",
+        limit: "integer",
+        after: "string",
+      },
+      defaults: { bucket: "1d", limit: 20 },
+      schema: {
+        type: "object",
+        required: [],
+        properties: {
+          from: { type: "string", maxLength: 64 },
+          to: { type: "string", maxLength: 64 },
+          bucket: { type: "string", enum: ["1d"] },
+          group_by: { type: "array", items: { type: "string", enum: ["model", "owner", "key", "source", "kind"] } },
+          model: { type: "array", items: { type: "string", maxLength: 256 } },
+          owner: { type: "array", items: { type: "string", maxLength: 64 } },
+          key: { type: "array", items: { type: "string", maxLength: 64 } },
+          source: { type: "array", items: { type: "string", maxLength: 64 } },
+          kind: { type: "array", items: { $ref: "#/components/schemas/RunKind" } },
+          limit: { type: "integer", minimum: 1, maximum: 100 },
+          after: { type: "string", maxLength: 512 },
+        },
+      },
+    },
+    headers: {
+      coerce: { "x-agent-owner": "string" },
+      defaults: {},
+      schema: {
+        type: "object",
+        required: [],
+        properties: { "x-agent-owner": { type: "string", minLength: 1, maxLength: 64 } },
+      },
+    },
+    responses: {
+      "200": {
+        json: { $ref: "#/components/schemas/UsageBucketList" },
+        headers: ["x-request-id", "traceparent", "x-agent-event-cursor"],
+      },
+      "400": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "401": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "www-authenticate"],
+      },
+      "403": {
         json: { $ref: "#/components/schemas/ErrorEnvelope" },
         headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
       },

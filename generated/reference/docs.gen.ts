@@ -181,6 +181,10 @@ td:empty{display:none}
 <li><a href="#operation-update-key"><b class="badge patch">PATCH</b> <span>Change the scopes and limits of an API key</span></a></li>
 <li><a href="#operation-rotate-key"><b class="badge post">POST</b> <span>Replace the value of an API key</span></a></li>
 </ul>
+<p><a href="#tag-usage"><span>Usage</span></a></p>
+<ul>
+<li><a href="#operation-get-usage"><b class="badge get">GET</b> <span>Get the usage of each day</span></a></li>
+</ul>
 <p><a href="#tag-events"><span>Events</span></a></p>
 <ul>
 <li><a href="#operation-stream-events"><b class="badge get">GET</b> <span>Follow the changes of all resources</span></a></li>
@@ -258,6 +262,7 @@ td:empty{display:none}
 <li><a href="#schema-content-part"><span>ContentPart</span></a></li>
 <li><a href="#schema-content-parts"><span>ContentParts</span></a></li>
 <li><a href="#schema-conversation-param"><span>ConversationParam</span></a></li>
+<li><a href="#schema-cost-usd"><span>CostUsd</span></a></li>
 <li><a href="#schema-create-job-body"><span>CreateJobBody</span></a></li>
 <li><a href="#schema-create-key-body"><span>CreateKeyBody</span></a></li>
 <li><a href="#schema-create-response-request"><span>CreateResponseRequest</span></a></li>
@@ -333,6 +338,7 @@ td:empty{display:none}
 <li><a href="#schema-message-status"><span>MessageStatus</span></a></li>
 <li><a href="#schema-model"><span>Model</span></a></li>
 <li><a href="#schema-model-list"><span>ModelList</span></a></li>
+<li><a href="#schema-model-usage"><span>ModelUsage</span></a></li>
 <li><a href="#schema-notice-event"><span>NoticeEvent</span></a></li>
 <li><a href="#schema-occurrence"><span>Occurrence</span></a></li>
 <li><a href="#schema-occurrence-cause"><span>OccurrenceCause</span></a></li>
@@ -474,11 +480,15 @@ td:empty{display:none}
 <li><a href="#schema-tool-progress-event"><span>ToolProgressEvent</span></a></li>
 <li><a href="#schema-tool-requested-event"><span>ToolRequestedEvent</span></a></li>
 <li><a href="#schema-tool-started-event"><span>ToolStartedEvent</span></a></li>
+<li><a href="#schema-unpriced-tokens"><span>UnpricedTokens</span></a></li>
 <li><a href="#schema-update-job-body"><span>UpdateJobBody</span></a></li>
 <li><a href="#schema-update-key-body"><span>UpdateKeyBody</span></a></li>
 <li><a href="#schema-update-route-body"><span>UpdateRouteBody</span></a></li>
 <li><a href="#schema-update-session-body"><span>UpdateSessionBody</span></a></li>
 <li><a href="#schema-url-citation"><span>UrlCitation</span></a></li>
+<li><a href="#schema-usage-bucket"><span>UsageBucket</span></a></li>
+<li><a href="#schema-usage-bucket-list"><span>UsageBucketList</span></a></li>
+<li><a href="#schema-usage-result"><span>UsageResult</span></a></li>
 <li><a href="#schema-usage-updated-event"><span>UsageUpdatedEvent</span></a></li>
 <li><a href="#schema-webhook"><span>Webhook</span></a></li>
 <li><a href="#schema-webhook-event"><span>WebhookEvent</span></a></li>
@@ -511,7 +521,7 @@ td:empty{display:none}
 <tr><td><code>chat</code></td><td><a href="#operation-create-chat-completion">createChatCompletion</a>, <a href="#operation-create-response">createResponse</a>, <a href="#operation-delete-response">deleteResponse</a>, <a href="#operation-cancel-response">cancelResponse</a></td></tr>
 <tr><td><code>jobs</code></td><td><a href="#operation-create-job">createJob</a>, <a href="#operation-delete-job">deleteJob</a>, <a href="#operation-update-job">updateJob</a>, <a href="#operation-pause-job">pauseJob</a>, <a href="#operation-resume-job">resumeJob</a>, <a href="#operation-run-job">runJob</a></td></tr>
 <tr><td><code>messages</code></td><td><a href="#operation-retry-messages">retryMessages</a>, <a href="#operation-drop-messages">dropMessages</a>, <a href="#operation-retry-message">retryMessage</a>, <a href="#operation-drop-message">dropMessage</a>, <a href="#operation-test-platform">testPlatform</a></td></tr>
-<tr><td><code>read</code></td><td><a href="#operation-get-response">getResponse</a>, <a href="#operation-list-response-input-items">listResponseInputItems</a>, <a href="#operation-list-runs">listRuns</a>, <a href="#operation-get-run">getRun</a>, <a href="#operation-stream-run-events">streamRunEvents</a>, <a href="#operation-list-sessions">listSessions</a>, <a href="#operation-get-session">getSession</a>, <a href="#operation-list-session-messages">listSessionMessages</a>, <a href="#operation-list-questions">listQuestions</a>, <a href="#operation-get-question">getQuestion</a>, <a href="#operation-list-jobs">listJobs</a>, <a href="#operation-get-job">getJob</a>, <a href="#operation-list-job-times">listJobTimes</a>, <a href="#operation-list-occurrences">listOccurrences</a>, <a href="#operation-get-occurrence">getOccurrence</a>, <a href="#operation-get-occurrence-output">getOccurrenceOutput</a>, <a href="#operation-get-calendar">getCalendar</a>, <a href="#operation-get-scheduler">getScheduler</a>, <a href="#operation-list-messages">listMessages</a>, <a href="#operation-get-message">getMessage</a>, <a href="#operation-list-platforms">listPlatforms</a>, <a href="#operation-get-platform">getPlatform</a>, <a href="#operation-list-routes">listRoutes</a>, <a href="#operation-get-route">getRoute</a>, <a href="#operation-list-deliveries">listDeliveries</a>, <a href="#operation-get-delivery">getDelivery</a>, <a href="#operation-stream-events">streamEvents</a>, <a href="#operation-get-detailed-health">getDetailedHealth</a>, <a href="#operation-get-metrics">getMetrics</a></td></tr>
+<tr><td><code>read</code></td><td><a href="#operation-get-response">getResponse</a>, <a href="#operation-list-response-input-items">listResponseInputItems</a>, <a href="#operation-list-runs">listRuns</a>, <a href="#operation-get-run">getRun</a>, <a href="#operation-stream-run-events">streamRunEvents</a>, <a href="#operation-list-sessions">listSessions</a>, <a href="#operation-get-session">getSession</a>, <a href="#operation-list-session-messages">listSessionMessages</a>, <a href="#operation-list-questions">listQuestions</a>, <a href="#operation-get-question">getQuestion</a>, <a href="#operation-list-jobs">listJobs</a>, <a href="#operation-get-job">getJob</a>, <a href="#operation-list-job-times">listJobTimes</a>, <a href="#operation-list-occurrences">listOccurrences</a>, <a href="#operation-get-occurrence">getOccurrence</a>, <a href="#operation-get-occurrence-output">getOccurrenceOutput</a>, <a href="#operation-get-calendar">getCalendar</a>, <a href="#operation-get-scheduler">getScheduler</a>, <a href="#operation-list-messages">listMessages</a>, <a href="#operation-get-message">getMessage</a>, <a href="#operation-get-usage">getUsage</a>, <a href="#operation-list-platforms">listPlatforms</a>, <a href="#operation-get-platform">getPlatform</a>, <a href="#operation-list-routes">listRoutes</a>, <a href="#operation-get-route">getRoute</a>, <a href="#operation-list-deliveries">listDeliveries</a>, <a href="#operation-get-delivery">getDelivery</a>, <a href="#operation-stream-events">streamEvents</a>, <a href="#operation-get-detailed-health">getDetailedHealth</a>, <a href="#operation-get-metrics">getMetrics</a></td></tr>
 <tr><td><code>runs</code></td><td><a href="#operation-create-run">createRun</a>, <a href="#operation-steer-run">steerRun</a>, <a href="#operation-stop-run">stopRun</a></td></tr>
 <tr><td><code>sessions</code></td><td><a href="#operation-delete-session">deleteSession</a>, <a href="#operation-update-session">updateSession</a></td></tr>
 <tr><td><code>webhooks</code></td><td><a href="#operation-create-route">createRoute</a>, <a href="#operation-delete-route">deleteRoute</a>, <a href="#operation-update-route">updateRoute</a>, <a href="#operation-rotate-route-secret">rotateRouteSecret</a>, <a href="#operation-test-route">testRoute</a>, <a href="#operation-replay-delivery">replayDelivery</a></td></tr>
@@ -594,8 +604,9 @@ td:empty{display:none}
 <tr><td><code>400</code>, <code>403</code>, <code>404</code>, <code>408</code>, <code>409</code>, <code>413</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 <tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
 <tr><td><code>415</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The body is not JSON, or it is compressed. In the latter case <code>Accept-Encoding</code> is <code>identity</code>. Headers: <code>Accept-Encoding</code>.</td></tr>
-<tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>429</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now, or the run could not call its model because a budget is spent. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>, <code>X-Agent-Session-Id</code>, <code>X-Agent-Session-Key</code>, <code>X-Agent-Model</code>, <code>Idempotency-Replayed</code>.</td></tr>
 <tr><td><code>500</code>, <code>502</code>, <code>504</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The agent failed. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>, <code>X-Agent-Session-Id</code>, <code>X-Agent-Session-Key</code>, <code>X-Agent-Model</code>, <code>Idempotency-Replayed</code>.</td></tr>
+<tr><td><code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 </tbody>
 </table>
 </section>
@@ -697,8 +708,9 @@ td:empty{display:none}
 <tr><td><code>400</code>, <code>403</code>, <code>404</code>, <code>408</code>, <code>409</code>, <code>413</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 <tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
 <tr><td><code>415</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The body is not JSON, or it is compressed. In the latter case <code>Accept-Encoding</code> is <code>identity</code>. Headers: <code>Accept-Encoding</code>.</td></tr>
-<tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>429</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now, or the run could not call its model because a budget is spent. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>, <code>X-Agent-Session-Id</code>, <code>X-Agent-Session-Key</code>, <code>X-Agent-Model</code>, <code>Idempotency-Replayed</code>.</td></tr>
 <tr><td><code>500</code>, <code>502</code>, <code>504</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The agent failed. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>, <code>X-Agent-Session-Id</code>, <code>X-Agent-Session-Key</code>, <code>X-Agent-Model</code>, <code>Idempotency-Replayed</code>.</td></tr>
+<tr><td><code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 </tbody>
 </table>
 </section>
@@ -3197,7 +3209,7 @@ td:empty{display:none}
 <table class="c3 status">
 <thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>201</code></td><td><a href="#schema-api-key">ApiKey</a></td><td>The key and its value. Headers: <code>ETag</code> (Version of what people set. Send it as <code>If-Match</code> with a change.), <code>Location</code>, <code>X-Agent-Dry-Run</code> (<code>true</code>: nothing was stored or sent.), <code>Idempotency-Replayed</code>.</td></tr>
+<tr><td><code>201</code></td><td><a href="#schema-api-key">ApiKey</a></td><td>The key and its value. Headers: <code>ETag</code> (Version of the fields that clients can change. Send it as <code>If-Match</code> with a change.), <code>Location</code>, <code>X-Agent-Dry-Run</code> (<code>true</code>: nothing was stored or sent.), <code>Idempotency-Replayed</code>.</td></tr>
 <tr><td><code>400</code>, <code>403</code>, <code>408</code>, <code>409</code>, <code>413</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 <tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
 <tr><td><code>415</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The body is not JSON, or it is compressed. In the latter case <code>Accept-Encoding</code> is <code>identity</code>. Headers: <code>Accept-Encoding</code>.</td></tr>
@@ -3238,8 +3250,8 @@ td:empty{display:none}
 <table class="c3 status">
 <thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>200</code></td><td><a href="#schema-api-key">ApiKey</a></td><td>The key. Headers: <code>ETag</code> (Version of what people set. Send it as <code>If-Match</code> with a change.).</td></tr>
-<tr><td><code>304</code></td><td>none</td><td>It has the ETag of <code>If-None-Match</code>. Headers: <code>ETag</code> (Version of what people set. Send it as <code>If-Match</code> with a change.).</td></tr>
+<tr><td><code>200</code></td><td><a href="#schema-api-key">ApiKey</a></td><td>The key. Headers: <code>ETag</code> (Version of the fields that clients can change. Send it as <code>If-Match</code> with a change.).</td></tr>
+<tr><td><code>304</code></td><td>none</td><td>It has the ETag of <code>If-None-Match</code>. Headers: <code>ETag</code> (Version of the fields that clients can change. Send it as <code>If-Match</code> with a change.).</td></tr>
 <tr><td><code>400</code>, <code>403</code>, <code>404</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 <tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
 <tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
@@ -3322,7 +3334,7 @@ td:empty{display:none}
 <table class="c3 status">
 <thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>200</code></td><td><a href="#schema-api-key">ApiKey</a></td><td>The key after the change. Headers: <code>ETag</code> (Version of what people set. Send it as <code>If-Match</code> with a change.), <code>X-Agent-Dry-Run</code> (<code>true</code>: nothing was stored or sent.).</td></tr>
+<tr><td><code>200</code></td><td><a href="#schema-api-key">ApiKey</a></td><td>The key after the change. Headers: <code>ETag</code> (Version of the fields that clients can change. Send it as <code>If-Match</code> with a change.), <code>X-Agent-Dry-Run</code> (<code>true</code>: nothing was stored or sent.).</td></tr>
 <tr><td><code>400</code>, <code>403</code>, <code>404</code>, <code>408</code>, <code>409</code>, <code>413</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 <tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
 <tr><td><code>412</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The current version does not have the ETag of <code>If-Match</code>. <code>details.etag</code> has the current ETag.</td></tr>
@@ -3376,7 +3388,7 @@ td:empty{display:none}
 <table class="c3 status">
 <thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>200</code></td><td><a href="#schema-api-key">ApiKey</a></td><td>The key and its new value. Headers: <code>ETag</code> (Version of what people set. Send it as <code>If-Match</code> with a change.), <code>Idempotency-Replayed</code>.</td></tr>
+<tr><td><code>200</code></td><td><a href="#schema-api-key">ApiKey</a></td><td>The key and its new value. Headers: <code>ETag</code> (Version of the fields that clients can change. Send it as <code>If-Match</code> with a change.), <code>Idempotency-Replayed</code>.</td></tr>
 <tr><td><code>400</code>, <code>403</code>, <code>404</code>, <code>408</code>, <code>409</code>, <code>413</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 <tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
 <tr><td><code>412</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The current version does not have the ETag of <code>If-Match</code>. <code>details.etag</code> has the current ETag.</td></tr>
@@ -3393,6 +3405,53 @@ td:empty{display:none}
   -d &#39;{
   &quot;expire_previous_seconds&quot;: 3600
 }&#39;</code></pre>
+</section>
+</section>
+</section>
+<section id="tag-usage">
+<h2><a href="#tag-usage">Usage</a></h2>
+<p>Tokens and costs of runs by day, prices and budgets.</p>
+<section id="operation-get-usage" class="entry">
+<h3><a href="#operation-get-usage"><b class="badge get">GET</b> <code>/v1/usage</code></a></h3>
+<p>Get the usage of each day</p>
+<p>Returns one entry for each day (UTC) of the window, newest first: the tokens and costs of the runs that ended on it. Usage is kept for 400 days, longer than the runs. Sub-agents and compressions are runs of their own.</p>
+<p>Operation <code>getUsage</code>. Needs a key with the scope <code>read</code>.</p>
+<section id="operation-get-usage-parameters">
+<h4><a href="#operation-get-usage-parameters">Parameters</a></h4>
+<table class="c4">
+<thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>from</code></td><td>query</td><td>string</td><td>Days that end after it. Unix time in seconds, or RFC 3339. Default: 30 days, today included. At most 64 characters.</td></tr>
+<tr><td><code>to</code></td><td>query</td><td>string</td><td>Days that begin before it. Unix time in seconds, or RFC 3339. Default: now. At most 64 characters.</td></tr>
+<tr><td><code>bucket</code></td><td>query</td><td><code>&quot;1d&quot;</code></td><td>Length of an entry. Default <code>&quot;1d&quot;</code>.</td></tr>
+<tr><td><code>group_by</code></td><td>query</td><td>array of <code>&quot;model&quot;</code> or <code>&quot;owner&quot;</code> or <code>&quot;key&quot;</code> or <code>&quot;source&quot;</code> or <code>&quot;kind&quot;</code></td><td>Separate results for each combination of these.</td></tr>
+<tr><td><code>model</code></td><td>query</td><td>array of string</td><td>Any of these models, each as <code>provider:model</code>. Each at most 256 characters.</td></tr>
+<tr><td><code>owner</code></td><td>query</td><td>array of string</td><td>Any of these owners. Each at most 64 characters.</td></tr>
+<tr><td><code>key</code></td><td>query</td><td>array of string</td><td>Any of these API keys, by name. Each at most 64 characters.</td></tr>
+<tr><td><code>source</code></td><td>query</td><td>array of string</td><td>Any of these sources. Each at most 64 characters.</td></tr>
+<tr><td><code>kind</code></td><td>query</td><td>array of <a href="#schema-run-kind">RunKind</a></td><td>Any of these kinds of runs.</td></tr>
+<tr><td><code>limit</code></td><td>query</td><td>integer</td><td>1 to 100; default <code>20</code>.</td></tr>
+<tr><td><code>after</code></td><td>query</td><td>string</td><td><code>last_id</code> of the previous page. At most 512 characters.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-get-usage-responses">
+<h4><a href="#operation-get-usage-responses">Responses</a></h4>
+<table class="c3 status">
+<thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>200</code></td><td><a href="#schema-usage-bucket-list">UsageBucketList</a></td><td>A page of days. Headers: <code>X-Agent-Event-Cursor</code> (Position of the feed before the list was read. To miss no change, follow GET /v1/events from there.).</td></tr>
+<tr><td><code>400</code>, <code>403</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
+<tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-get-usage-example">
+<h4><a href="#operation-get-usage-example">Example</a></h4>
+<pre tabindex="0"><code>curl http://127.0.0.1:8642/v1/usage \\
+  -H &quot;Authorization: Bearer $API_SERVER_KEY&quot;</code></pre>
 </section>
 </section>
 </section>
@@ -4597,6 +4656,11 @@ td:empty{display:none}
 </tbody>
 </table>
 </section>
+<section id="schema-cost-usd" class="entry">
+<h3><a href="#schema-cost-usd">CostUsd</a></h3>
+<p>Cost of the model calls in US dollars, by the prices at the time of each call. Null if none of them has a known price. Calls without one are missing from it; <code>unpriced_tokens</code> has their tokens.</p>
+<p>Type: number or null. At least 0.</p>
+</section>
 <section id="schema-create-job-body" class="entry">
 <h3><a href="#schema-create-job-body">CreateJobBody</a></h3>
 <p>Absent fields, and null, take their defaults. A job needs a prompt, a skill or a script.</p>
@@ -5593,6 +5657,26 @@ td:empty{display:none}
 <tbody>
 <tr><td><code>object</code></td><td><code>&quot;list&quot;</code></td><td>Required.</td></tr>
 <tr><td><code>data</code></td><td>array of <a href="#schema-model">Model</a></td><td>Required.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="schema-model-usage" class="entry">
+<h3><a href="#schema-model-usage">ModelUsage</a></h3>
+<p>The part of a run&#39;s usage that one model has.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>model</code></td><td>string</td><td>Required. <code>provider:model</code>.</td></tr>
+<tr><td><code>input_tokens</code></td><td>integer</td><td>Required. At least 0.</td></tr>
+<tr><td><code>output_tokens</code></td><td>integer</td><td>Required. At least 0.</td></tr>
+<tr><td><code>total_tokens</code></td><td>integer</td><td>Required. At least 0.</td></tr>
+<tr><td><code>cached_input_tokens</code></td><td>integer</td><td>Required. At least 0.</td></tr>
+<tr><td><code>cache_write_tokens</code></td><td>integer</td><td>Required. At least 0.</td></tr>
+<tr><td><code>reasoning_tokens</code></td><td>integer</td><td>Required. At least 0.</td></tr>
+<tr><td><code>cost_usd</code></td><td><a href="#schema-cost-usd">CostUsd</a></td><td>Required.</td></tr>
+<tr><td><code>unpriced_tokens</code></td><td><a href="#schema-unpriced-tokens">UnpricedTokens</a></td><td>Required.</td></tr>
+<tr><td><code>model_calls</code></td><td>integer</td><td>Required. At least 0.</td></tr>
+<tr><td><code>tool_calls</code></td><td>integer</td><td>Required. At least 0.</td></tr>
 </tbody>
 </table>
 </section>
@@ -6958,9 +7042,11 @@ td:empty{display:none}
 <tr><td><code>cached_input_tokens</code></td><td>integer</td><td>Required. At least 0.</td></tr>
 <tr><td><code>cache_write_tokens</code></td><td>integer</td><td>Required. At least 0.</td></tr>
 <tr><td><code>reasoning_tokens</code></td><td>integer</td><td>Required. At least 0.</td></tr>
-<tr><td><code>cost_usd</code></td><td>number or null</td><td>Required. Null if the price of the model is unknown.</td></tr>
+<tr><td><code>cost_usd</code></td><td><a href="#schema-cost-usd">CostUsd</a></td><td>Required.</td></tr>
+<tr><td><code>unpriced_tokens</code></td><td><a href="#schema-unpriced-tokens">UnpricedTokens</a></td><td>Required.</td></tr>
 <tr><td><code>model_calls</code></td><td>integer</td><td>Required. At least 0.</td></tr>
 <tr><td><code>tool_calls</code></td><td>integer</td><td>Required. At least 0.</td></tr>
+<tr><td><code>by_model</code></td><td>array of <a href="#schema-model-usage">ModelUsage</a></td><td>The same values by model. Present when a model other than the run&#39;s own was called, such as a fallback.</td></tr>
 </tbody>
 </table>
 </section>
@@ -7633,6 +7719,11 @@ td:empty{display:none}
 </tbody>
 </table>
 </section>
+<section id="schema-unpriced-tokens" class="entry">
+<h3><a href="#schema-unpriced-tokens">UnpricedTokens</a></h3>
+<p>Input and output tokens of model calls whose price is unknown.</p>
+<p>Type: integer. At least 0.</p>
+</section>
 <section id="schema-update-job-body" class="entry">
 <h3><a href="#schema-update-job-body">UpdateJobBody</a></h3>
 <p>A JSON Merge Patch: absent fields keep their values, and null restores the default. A new schedule restarts the timing of the job; an active run continues.</p>
@@ -7737,6 +7828,58 @@ td:empty{display:none}
 <tr><td><code>end_index</code></td><td>integer</td><td>Required.</td></tr>
 <tr><td><code>url</code></td><td>string</td><td>Required.</td></tr>
 <tr><td><code>title</code></td><td>string</td><td>Required.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="schema-usage-bucket" class="entry">
+<h3><a href="#schema-usage-bucket">UsageBucket</a></h3>
+<p>The usage of one day.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>object</code></td><td><code>&quot;agent.usage.bucket&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>start_at</code></td><td>number</td><td>Required. Midnight (UTC), in Unix seconds.</td></tr>
+<tr><td><code>end_at</code></td><td>number</td><td>Required. The next midnight.</td></tr>
+<tr><td><code>results</code></td><td>array of <a href="#schema-usage-result">UsageResult</a></td><td>Required. Empty for a day without runs. Groups with the most tokens come first.</td></tr>
+<tr><td><code>truncated</code></td><td>boolean</td><td>Required. The day has more than 500 groups: the rest is left out.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="schema-usage-bucket-list" class="entry">
+<h3><a href="#schema-usage-bucket-list">UsageBucketList</a></h3>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>object</code></td><td><code>&quot;list&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>data</code></td><td>array of <a href="#schema-usage-bucket">UsageBucket</a></td><td>Required.</td></tr>
+<tr><td><code>first_id</code></td><td>string or null</td><td>Required.</td></tr>
+<tr><td><code>last_id</code></td><td>string or null</td><td>Required. Pass it as <code>after</code>.</td></tr>
+<tr><td><code>has_more</code></td><td>boolean</td><td>Required.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="schema-usage-result" class="entry">
+<h3><a href="#schema-usage-result">UsageResult</a></h3>
+<p>Tokens and costs of the runs of one group. <code>model</code>, <code>owner</code>, <code>key</code>, <code>source</code> and <code>kind</code> are null where the request does not group by them.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>model</code></td><td>string or null</td><td>Required. <code>provider:model</code> that answered.</td></tr>
+<tr><td><code>owner</code></td><td>string or null</td><td>Required.</td></tr>
+<tr><td><code>key</code></td><td>string or null</td><td>Required. Name of the API key. Also null for runs without one.</td></tr>
+<tr><td><code>source</code></td><td>string or null</td><td>Required. The surface that created the session.</td></tr>
+<tr><td><code>kind</code></td><td>string or null</td><td>Required. The kind of the runs.</td></tr>
+<tr><td><code>runs</code></td><td>integer</td><td>Required. Runs that ended. Each counts once, with its own model, also when others answered too. At least 0.</td></tr>
+<tr><td><code>failed_runs</code></td><td>integer</td><td>Required. Those that failed or were interrupted. At least 0.</td></tr>
+<tr><td><code>model_calls</code></td><td>integer</td><td>Required. At least 0.</td></tr>
+<tr><td><code>tool_calls</code></td><td>integer</td><td>Required. At least 0.</td></tr>
+<tr><td><code>input_tokens</code></td><td>integer</td><td>Required. Cached input included. At least 0.</td></tr>
+<tr><td><code>cached_input_tokens</code></td><td>integer</td><td>Required. At least 0.</td></tr>
+<tr><td><code>cache_write_tokens</code></td><td>integer</td><td>Required. At least 0.</td></tr>
+<tr><td><code>output_tokens</code></td><td>integer</td><td>Required. Reasoning included. At least 0.</td></tr>
+<tr><td><code>reasoning_tokens</code></td><td>integer</td><td>Required. At least 0.</td></tr>
+<tr><td><code>cost_usd</code></td><td><a href="#schema-cost-usd">CostUsd</a></td><td>Required.</td></tr>
+<tr><td><code>unpriced_tokens</code></td><td><a href="#schema-unpriced-tokens">UnpricedTokens</a></td><td>Required.</td></tr>
 </tbody>
 </table>
 </section>

@@ -52,6 +52,7 @@ import {
   listSessions,
   updateSession,
 } from "./control/sessions.ts";
+import { usageHandlers } from "./usage/handlers.ts";
 import { createChatCompletion } from "./chat.ts";
 import { defineHttp, type HttpHandlers } from "./edge/contract.ts";
 import { getDetailedHealth } from "./meta/health.ts";
@@ -130,6 +131,7 @@ export function createHttpApp(deps: HttpDeps): H3 {
     testPlatform: (request) => testPlatform(request, deps),
     ...jobHandlers(deps, subscribers),
     ...adminHandlers(deps),
+    ...usageHandlers(deps),
     streamEvents: (request) => streamEvents(request, deps, streams),
     stopRun: (request) => stopRun(request, deps),
     createSocketTicket: (request) => createSocketTicket(request, deps),

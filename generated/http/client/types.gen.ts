@@ -1200,6 +1200,42 @@ export type RunStatus = 'queued' | 'running' | 'waiting_for_approval' | 'stoppin
 export type RunKind = 'run' | 'chat' | 'response' | 'subagent' | 'background' | 'compression';
 
 /**
+ * CostUsd
+ *
+ * Cost of the model calls in US dollars, by the prices at the time of each call. Null if none of them has a known price. Calls without one are missing from it; `unpriced_tokens` has their tokens.
+ */
+export type CostUsd = number | null;
+
+/**
+ * UnpricedTokens
+ *
+ * Input and output tokens of model calls whose price is unknown.
+ */
+export type UnpricedTokens = number;
+
+/**
+ * ModelUsage
+ *
+ * The part of a run's usage that one model has.
+ */
+export type ModelUsage = {
+    /**
+     * `provider:model`.
+     */
+    model: string;
+    input_tokens: number;
+    output_tokens: number;
+    total_tokens: number;
+    cached_input_tokens: number;
+    cache_write_tokens: number;
+    reasoning_tokens: number;
+    cost_usd: CostUsd;
+    unpriced_tokens: UnpricedTokens;
+    model_calls: number;
+    tool_calls: number;
+};
+
+/**
  * RunUsage
  *
  * Total usage of a run's model calls.
@@ -1211,12 +1247,14 @@ export type RunUsage = {
     cached_input_tokens: number;
     cache_write_tokens: number;
     reasoning_tokens: number;
-    /**
-     * Null if the price of the model is unknown.
-     */
-    cost_usd: number | null;
+    cost_usd: CostUsd;
+    unpriced_tokens: UnpricedTokens;
     model_calls: number;
     tool_calls: number;
+    /**
+     * The same values by model. Present when a model other than the run's own was called, such as a fallback.
+     */
+    by_model?: Array<ModelUsage>;
 };
 
 /**
@@ -3696,6 +3734,93 @@ export type RetryMessageBody = {
 };
 
 /**
+ * UsageResult
+ *
+ * Tokens and costs of the runs of one group. `model`, `owner`, `key`, `source` and `kind` are null where the request does not group by them.
+ */
+export type UsageResult = {
+    /**
+     * `provider:model` that answered.
+     */
+    model: string | null;
+    owner: string | null;
+    /**
+     * Name of the API key. Also null for runs without one.
+     */
+    key: string | null;
+    /**
+     * The surface that created the session.
+     */
+    source: string | null;
+    /**
+     * The kind of the runs.
+     */
+    kind: string | null;
+    /**
+     * Runs that ended. Each counts once, with its own model, also when others answered too.
+     */
+    runs: number;
+    /**
+     * Those that failed or were interrupted.
+     */
+    failed_runs: number;
+    model_calls: number;
+    tool_calls: number;
+    /**
+     * Cached input included.
+     */
+    input_tokens: number;
+    cached_input_tokens: number;
+    cache_write_tokens: number;
+    /**
+     * Reasoning included.
+     */
+    output_tokens: number;
+    reasoning_tokens: number;
+    cost_usd: CostUsd;
+    unpriced_tokens: UnpricedTokens;
+};
+
+/**
+ * UsageBucket
+ *
+ * The usage of one day.
+ */
+export type UsageBucket = {
+    object: 'agent.usage.bucket';
+    /**
+     * Midnight (UTC), in Unix seconds.
+     */
+    start_at: number;
+    /**
+     * The next midnight.
+     */
+    end_at: number;
+    /**
+     * Empty for a day without runs. Groups with the most tokens come first.
+     */
+    results: Array<UsageResult>;
+    /**
+     * The day has more than 500 groups: the rest is left out.
+     */
+    truncated: boolean;
+};
+
+/**
+ * UsageBucketList
+ */
+export type UsageBucketList = {
+    object: 'list';
+    data: Array<UsageBucket>;
+    first_id: string | null;
+    /**
+     * Pass it as `after`.
+     */
+    last_id: string | null;
+    has_more: boolean;
+};
+
+/**
  * PlatformCounts
  *
  * The owner's messages that are waiting or have failed.
@@ -5382,7 +5507,7 @@ export type CreateChatCompletionErrors = {
      */
     415: ErrorEnvelope;
     /**
-     * The server cannot accept the request now. `Retry-After` says when to try again.
+     * The server cannot accept the request now, or the run could not call its model because a budget is spent. `Retry-After` says when to try again.
      */
     429: ErrorEnvelope;
     /**
@@ -5473,7 +5598,7 @@ export type CreateResponseErrors = {
      */
     415: ErrorEnvelope;
     /**
-     * The server cannot accept the request now. `Retry-After` says when to try again.
+     * The server cannot accept the request now, or the run could not call its model because a budget is spent. `Retry-After` says when to try again.
      */
     429: ErrorEnvelope;
     /**
@@ -8069,6 +8194,95 @@ export type DropMessageResponses = {
 };
 
 export type DropMessageResponse = DropMessageResponses[keyof DropMessageResponses];
+
+export type GetUsageData = {
+    body?: never;
+    headers?: {
+        /**
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
+         */
+        'X-Agent-Owner'?: string;
+    };
+    path?: never;
+    query?: {
+        /**
+         * Days that end after it. Unix time in seconds, or RFC 3339. Default: 30 days, today included.
+         */
+        from?: string;
+        /**
+         * Days that begin before it. Unix time in seconds, or RFC 3339. Default: now.
+         */
+        to?: string;
+        /**
+         * Length of an entry.
+         */
+        bucket?: '1d';
+        /**
+         * Separate results for each combination of these.
+         */
+        group_by?: Array<'model' | 'owner' | 'key' | 'source' | 'kind'>;
+        /**
+         * Any of these models, each as `provider:model`.
+         */
+        model?: Array<string>;
+        /**
+         * Any of these owners.
+         */
+        owner?: Array<string>;
+        /**
+         * Any of these API keys, by name.
+         */
+        key?: Array<string>;
+        /**
+         * Any of these sources.
+         */
+        source?: Array<string>;
+        /**
+         * Any of these kinds of runs.
+         */
+        kind?: Array<RunKind>;
+        limit?: number;
+        /**
+         * `last_id` of the previous page.
+         */
+        after?: string;
+    };
+    url: '/v1/usage';
+};
+
+export type GetUsageErrors = {
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    400: ErrorEnvelope;
+    /**
+     * The API key is missing or wrong.
+     */
+    401: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    403: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    429: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    503: ErrorEnvelope;
+};
+
+export type GetUsageError = GetUsageErrors[keyof GetUsageErrors];
+
+export type GetUsageResponses = {
+    /**
+     * A page of days.
+     */
+    200: UsageBucketList;
+};
+
+export type GetUsageResponse = GetUsageResponses[keyof GetUsageResponses];
 
 export type ListPlatformsData = {
     body?: never;

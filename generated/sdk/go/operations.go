@@ -1233,6 +1233,70 @@ func (c *Client) DropMessage(ctx context.Context, messageID string, params DropM
 	return send[Message](ctx, c, request, options)
 }
 
+// GetUsageParams are the parameters of Client.GetUsage. What is left out is not sent.
+type GetUsageParams struct {
+	// Days that end after it. Unix time in seconds, or RFC 3339. Default: 30 days, today included.
+	From string
+
+	// Days that begin before it. Unix time in seconds, or RFC 3339. Default: now.
+	To string
+
+	// Length of an entry. Default: "1d".
+	Bucket GetUsageBucket
+
+	// Separate results for each combination of these.
+	GroupBy []GetUsageGroupByItem
+
+	// Any of these models, each as `provider:model`.
+	Model []string
+
+	// Any of these owners.
+	Owner []string
+
+	// Any of these API keys, by name.
+	Key []string
+
+	// Any of these sources.
+	Source []string
+
+	// Any of these kinds of runs.
+	Kind []RunKind
+
+	// Default: 20.
+	Limit *int64
+
+	// `last_id` of the previous page.
+	After string
+
+	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
+	// owners.
+	AgentOwner string
+}
+
+// GetUsage: Get the usage of each day.
+//
+// Returns one entry for each day (UTC) of the window, newest first: the tokens and costs of the runs that
+// ended on it. Usage is kept for 400 days, longer than the runs. Sub-agents and compressions are runs of
+// their own.
+//
+// It sends `GET /v1/usage`. It needs a key with the scope `read`.
+func (c *Client) GetUsage(ctx context.Context, params GetUsageParams, options ...RequestOption) (*UsageBucketList, error) {
+	request := newRequest("GET", "application/json", "/v1/usage")
+	request.query("from", params.From)
+	request.query("to", params.To)
+	request.query("bucket", params.Bucket)
+	request.query("group_by", params.GroupBy)
+	request.query("model", params.Model)
+	request.query("owner", params.Owner)
+	request.query("key", params.Key)
+	request.query("source", params.Source)
+	request.query("kind", params.Kind)
+	request.query("limit", params.Limit)
+	request.query("after", params.After)
+	request.setHeader("x-agent-owner", params.AgentOwner)
+	return send[UsageBucketList](ctx, c, request, options)
+}
+
 // ListPlatformsParams are the parameters of Client.ListPlatforms. What is left out is not sent.
 type ListPlatformsParams struct {
 	// Default: 20.

@@ -1858,20 +1858,38 @@ const (
 	WebhookEventDataStatusWaitingForApproval WebhookEventDataStatus = "waiting_for_approval"
 )
 
+// ModelUsage: The part of a run's usage that one model has.
+type ModelUsage struct {
+	// `provider:model`.
+	Model string `json:"model"`
+
+	InputTokens       int64    `json:"input_tokens"`
+	OutputTokens      int64    `json:"output_tokens"`
+	TotalTokens       int64    `json:"total_tokens"`
+	CachedInputTokens int64    `json:"cached_input_tokens"`
+	CacheWriteTokens  int64    `json:"cache_write_tokens"`
+	ReasoningTokens   int64    `json:"reasoning_tokens"`
+	CostUsd           *float64 `json:"cost_usd"`
+	UnpricedTokens    int64    `json:"unpriced_tokens"`
+	ModelCalls        int64    `json:"model_calls"`
+	ToolCalls         int64    `json:"tool_calls"`
+}
+
 // RunUsage: Total usage of a run's model calls.
 type RunUsage struct {
-	InputTokens       int64 `json:"input_tokens"`
-	OutputTokens      int64 `json:"output_tokens"`
-	TotalTokens       int64 `json:"total_tokens"`
-	CachedInputTokens int64 `json:"cached_input_tokens"`
-	CacheWriteTokens  int64 `json:"cache_write_tokens"`
-	ReasoningTokens   int64 `json:"reasoning_tokens"`
+	InputTokens       int64    `json:"input_tokens"`
+	OutputTokens      int64    `json:"output_tokens"`
+	TotalTokens       int64    `json:"total_tokens"`
+	CachedInputTokens int64    `json:"cached_input_tokens"`
+	CacheWriteTokens  int64    `json:"cache_write_tokens"`
+	ReasoningTokens   int64    `json:"reasoning_tokens"`
+	CostUsd           *float64 `json:"cost_usd"`
+	UnpricedTokens    int64    `json:"unpriced_tokens"`
+	ModelCalls        int64    `json:"model_calls"`
+	ToolCalls         int64    `json:"tool_calls"`
 
-	// Null if the price of the model is unknown.
-	CostUsd *float64 `json:"cost_usd"`
-
-	ModelCalls int64 `json:"model_calls"`
-	ToolCalls  int64 `json:"tool_calls"`
+	// The same values by model. Present when a model other than the run's own was called, such as a fallback.
+	ByModel []ModelUsage `json:"by_model,omitempty"`
 }
 
 // RunError is a type of the API.
@@ -5989,6 +6007,89 @@ type RetryMessageBody struct {
 	AcceptDuplicate *bool `json:"accept_duplicate,omitempty"`
 }
 
+// UsageResult: Tokens and costs of the runs of one group. `model`, `owner`, `key`, `source` and `kind` are
+// null where the request does not group by them.
+type UsageResult struct {
+	// `provider:model` that answered.
+	Model *string `json:"model"`
+
+	Owner *string `json:"owner"`
+
+	// Name of the API key. Also null for runs without one.
+	Key *string `json:"key"`
+
+	// The surface that created the session.
+	Source *string `json:"source"`
+
+	// The kind of the runs.
+	Kind *string `json:"kind"`
+
+	// Runs that ended. Each counts once, with its own model, also when others answered too.
+	Runs int64 `json:"runs"`
+
+	// Those that failed or were interrupted.
+	FailedRuns int64 `json:"failed_runs"`
+
+	ModelCalls int64 `json:"model_calls"`
+	ToolCalls  int64 `json:"tool_calls"`
+
+	// Cached input included.
+	InputTokens int64 `json:"input_tokens"`
+
+	CachedInputTokens int64 `json:"cached_input_tokens"`
+	CacheWriteTokens  int64 `json:"cache_write_tokens"`
+
+	// Reasoning included.
+	OutputTokens int64 `json:"output_tokens"`
+
+	ReasoningTokens int64    `json:"reasoning_tokens"`
+	CostUsd         *float64 `json:"cost_usd"`
+	UnpricedTokens  int64    `json:"unpriced_tokens"`
+}
+
+// UsageBucket: The usage of one day.
+type UsageBucket struct {
+	Object string `json:"object"`
+
+	// Midnight (UTC), in Unix seconds.
+	StartAt float64 `json:"start_at"`
+
+	// The next midnight.
+	EndAt float64 `json:"end_at"`
+
+	// Empty for a day without runs. Groups with the most tokens come first.
+	Results []UsageResult `json:"results"`
+
+	// The day has more than 500 groups: the rest is left out.
+	Truncated bool `json:"truncated"`
+}
+
+// MarshalJSON implements json.Marshaler. It sets the members that can only have one value.
+func (v UsageBucket) MarshalJSON() ([]byte, error) {
+	type plain UsageBucket
+	v.Object = "agent.usage.bucket"
+	return json.Marshal(plain(v))
+}
+
+// UsageBucketList is a type of the API.
+type UsageBucketList struct {
+	Object  string        `json:"object"`
+	Data    []UsageBucket `json:"data"`
+	FirstID *string       `json:"first_id"`
+
+	// Pass it as `after`.
+	LastID *string `json:"last_id"`
+
+	HasMore bool `json:"has_more"`
+}
+
+// MarshalJSON implements json.Marshaler. It sets the members that can only have one value.
+func (v UsageBucketList) MarshalJSON() ([]byte, error) {
+	type plain UsageBucketList
+	v.Object = "list"
+	return json.Marshal(plain(v))
+}
+
 // PlatformCounts: The owner's messages that are waiting or have failed.
 type PlatformCounts struct {
 	Due     int64 `json:"due"`
@@ -7145,6 +7246,26 @@ type GetMessageIncludeItem string
 // The values of GetMessageIncludeItem.
 const (
 	GetMessageIncludeItemText GetMessageIncludeItem = "text"
+)
+
+// GetUsageBucket: one of "1d". A newer server may send others.
+type GetUsageBucket string
+
+// The values of GetUsageBucket.
+const (
+	GetUsageBucketN1d GetUsageBucket = "1d"
+)
+
+// GetUsageGroupByItem: one of "model", "owner", "key", "source", "kind". A newer server may send others.
+type GetUsageGroupByItem string
+
+// The values of GetUsageGroupByItem.
+const (
+	GetUsageGroupByItemModel  GetUsageGroupByItem = "model"
+	GetUsageGroupByItemOwner  GetUsageGroupByItem = "owner"
+	GetUsageGroupByItemKey    GetUsageGroupByItem = "key"
+	GetUsageGroupByItemSource GetUsageGroupByItem = "source"
+	GetUsageGroupByItemKind   GetUsageGroupByItem = "kind"
 )
 
 // GetDeliveryIncludeItem: one of "payload", "rendered". A newer server may send others.

@@ -4,6 +4,7 @@
  */
 import { type RowOf, table } from "./define.ts";
 import { cronJobs, cronTickers, occurrences } from "./cron-tables.ts";
+import { usageTables } from "./usage-tables.ts";
 
 // The agent: sessions, their journal, and what their runs ask and use
 
@@ -207,17 +208,6 @@ const grants = table(
     created_at: "integer",
   },
   ["owner", "signature"],
-);
-
-/** Tokens that an owner's runs used on a day. */
-const spending = table(
-  {
-    owner: "text",
-    /** `YYYY-MM-DD`, UTC. */
-    day: "text",
-    tokens: "integer",
-  },
-  ["owner", "day"],
 );
 
 // Work that must survive a crash: claims, outgoing messages, received webhooks, scheduled jobs
@@ -434,7 +424,7 @@ export const tables = {
   ledger,
   outbox,
   grants,
-  spending,
+  ...usageTables,
   responses,
   deliveries,
   delivery_bodies: deliveryBodies,
@@ -457,6 +447,7 @@ export type QuestionRow = Tables["questions"];
 export type LedgerRow = Tables["ledger"];
 export type OutboxRow = Tables["outbox"];
 export type GrantRow = Tables["grants"];
+export type UsageDayRow = Tables["usage_days"];
 export type ResponseRow = Tables["responses"];
 export type DeliveryRow = Tables["deliveries"];
 export type DeliveryBodyRow = Tables["delivery_bodies"];

@@ -1682,6 +1682,72 @@ class AgentClient(SyncBase):
         )
         return cast("types.Message", self._send(request))
 
+    def get_usage(
+        self,
+        *,
+        from_: str | None = None,
+        to: str | None = None,
+        bucket: Literal["1d"] | None = None,
+        group_by: list[Literal["model", "owner", "key", "source", "kind"]] | None = None,
+        model: list[str] | None = None,
+        owner: list[str] | None = None,
+        key: list[str] | None = None,
+        source: list[str] | None = None,
+        kind: list[types.RunKind] | None = None,
+        limit: int | None = None,
+        after: str | None = None,
+        agent_owner: str | None = None,
+        extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
+        timeout: float | None = None,
+    ) -> types.UsageBucketList:
+        """Get the usage of each day.
+
+        Returns one entry for each day (UTC) of the window, newest first: the tokens and costs of the runs
+        that ended on it. Usage is kept for 400 days, longer than the runs. Sub-agents and compressions are
+        runs of their own.
+
+        `GET /v1/usage`. Needs a key with the scope `read`.
+
+        Args:
+            from_: Days that end after it. Unix time in seconds, or RFC 3339. Default: 30 days, today
+                included.
+            to: Days that begin before it. Unix time in seconds, or RFC 3339. Default: now.
+            bucket: Length of an entry. Default "1d".
+            group_by: Separate results for each combination of these.
+            model: Any of these models, each as `provider:model`.
+            owner: Any of these owners.
+            key: Any of these API keys, by name.
+            source: Any of these sources.
+            kind: Any of these kinds of runs.
+            limit: Default 20.
+            after: `last_id` of the previous page.
+            agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
+                reads the data of all owners.
+        """
+        request = Request(
+            "GET",
+            "/v1/usage",
+            query={
+                "from": from_,
+                "to": to,
+                "bucket": bucket,
+                "group_by": group_by,
+                "model": model,
+                "owner": owner,
+                "key": key,
+                "source": source,
+                "kind": kind,
+                "limit": limit,
+                "after": after,
+            },
+            headers={"x-agent-owner": agent_owner},
+            extra_headers=extra_headers,
+            response=response,
+            timeout=timeout,
+        )
+        return cast("types.UsageBucketList", self._send(request))
+
     def list_platforms(
         self,
         *,

@@ -891,19 +891,49 @@ RunStatus: TypeAlias = Literal["queued", "running", "waiting_for_approval", "sto
 RunKind: TypeAlias = Literal["run", "chat", "response", "subagent", "background", "compression"]
 
 
-class RunUsage(TypedDict):
-    """Total usage of a run's model calls."""
+#: Cost of the model calls in US dollars, by the prices at the time of each call. Null if none of them has a
+#: known price. Calls without one are missing from it; `unpriced_tokens` has their tokens.
+CostUsd: TypeAlias = Union[float, None]
 
+
+#: Input and output tokens of model calls whose price is unknown.
+UnpricedTokens: TypeAlias = int
+
+
+class ModelUsage(TypedDict):
+    """The part of a run's usage that one model has."""
+
+    #: `provider:model`.
+    model: str
     input_tokens: int
     output_tokens: int
     total_tokens: int
     cached_input_tokens: int
     cache_write_tokens: int
     reasoning_tokens: int
-    #: Null if the price of the model is unknown.
-    cost_usd: float | None
+    cost_usd: CostUsd
+    unpriced_tokens: UnpricedTokens
     model_calls: int
     tool_calls: int
+
+
+class _RunUsageRequired(TypedDict):
+    input_tokens: int
+    output_tokens: int
+    total_tokens: int
+    cached_input_tokens: int
+    cache_write_tokens: int
+    reasoning_tokens: int
+    cost_usd: CostUsd
+    unpriced_tokens: UnpricedTokens
+    model_calls: int
+    tool_calls: int
+
+class RunUsage(_RunUsageRequired, total=False):
+    """Total usage of a run's model calls."""
+
+    #: The same values by model. Present when a model other than the run's own was called, such as a fallback.
+    by_model: list[ModelUsage]
 
 
 class RunError(TypedDict):
@@ -2741,6 +2771,72 @@ class DropMessagesBody(_DropMessagesBodyOptional):
 class RetryMessageBody(TypedDict, total=False):
     #: True: also send a message again that may have arrived. Required for the status unknown.
     accept_duplicate: bool
+
+
+class UsageResult(TypedDict):
+    """Tokens and costs of the runs of one group. `model`, `owner`, `key`, `source` and `kind` are null where
+    the request does not group by them.
+    """
+
+    #: `provider:model` that answered.
+    model: str | None
+    owner: str | None
+    #: Name of the API key. Also null for runs without one.
+    key: str | None
+    #: The surface that created the session.
+    source: str | None
+    #: The kind of the runs.
+    kind: str | None
+    #: Runs that ended. Each counts once, with its own model, also when others answered too.
+    runs: int
+    #: Those that failed or were interrupted.
+    failed_runs: int
+    model_calls: int
+    tool_calls: int
+    #: Cached input included.
+    input_tokens: int
+    cached_input_tokens: int
+    cache_write_tokens: int
+    #: Reasoning included.
+    output_tokens: int
+    reasoning_tokens: int
+    cost_usd: CostUsd
+    unpriced_tokens: UnpricedTokens
+
+
+_UsageBucketRequired = TypedDict(
+    "_UsageBucketRequired",
+    {
+        "object": Literal["agent.usage.bucket"],
+        #: Midnight (UTC), in Unix seconds.
+        "start_at": float,
+        #: The next midnight.
+        "end_at": float,
+        #: Empty for a day without runs. Groups with the most tokens come first.
+        "results": list["UsageResult"],
+        #: The day has more than 500 groups: the rest is left out.
+        "truncated": bool,
+    },
+)
+
+class UsageBucket(_UsageBucketRequired, total=False):
+    """The usage of one day."""
+
+
+_UsageBucketListRequired = TypedDict(
+    "_UsageBucketListRequired",
+    {
+        "object": Literal["list"],
+        "data": list["UsageBucket"],
+        "first_id": Union[str, None],
+        #: Pass it as `after`.
+        "last_id": Union[str, None],
+        "has_more": bool,
+    },
+)
+
+class UsageBucketList(_UsageBucketListRequired, total=False):
+    pass
 
 
 class PlatformCounts(TypedDict):
