@@ -429,6 +429,8 @@ export interface Tool extends ToolSpec {
   readonly toolset: string;
   /** Category for people. Default: other. */
   readonly kind?: ToolKind;
+  /** The MCP server that runs it. */
+  readonly server?: string;
   /** Returns what the policy evaluates, derived from validated input; see src/agent/question/policy/policy.ts. */
   inspect(input: never, context: { readonly cwd: string }): ToolIntent;
   /** Returns what a call would change in files, for people who decide about it. Throws when that is unknown. */
@@ -600,6 +602,7 @@ export function defineTool<Input>(tool: {
   readonly name: string;
   readonly toolset: string;
   readonly kind?: ToolKind;
+  readonly server?: string;
   readonly description: string;
   readonly parameters: Readonly<Record<string, unknown>>;
   inspect(input: Input, context: { readonly cwd: string }): ToolIntent;

@@ -211,19 +211,11 @@ function familyOf(id: string): string | undefined {
   )?.[1];
 }
 
-/** A model as a user names it. */
-export interface ModelChoice {
-  /** `model` or `provider:model`. */
-  readonly name: string;
-  /** True for the default of all sessions. */
-  readonly isGlobal: boolean;
-}
-
 /**
- * Parses `<model> [--provider <name>] [--global | --session | --tui-session]`, in any order. ServiceError
- * `invalid_request`.
+ * Parses `<model> [--provider <name>] [--global | --session | --tui-session]`, in any order. `name` is `model` or
+ * `provider:model`; `isGlobal`: it is the default of all sessions. ServiceError `invalid_request`.
  */
-export function parseModelChoice(text: string): ModelChoice {
+export function parseModelChoice(text: string): { readonly name: string; readonly isGlobal: boolean } {
   const names: string[] = [];
   const flags = new Set<string>();
   let provider: string | undefined;

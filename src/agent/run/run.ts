@@ -519,6 +519,8 @@ export type RunWebhookEvent = FinalStatus | "approval_required";
 /** The limits of an API key. */
 export interface LimitedKey {
   readonly name: string;
+  /** Whose data the key reaches. Default: the key's name. */
+  readonly owner?: string;
   /** Requests a minute; absent: no limit. */
   readonly rateLimitRpm?: number;
   /** Concurrent runs; absent: no limit of its own. */

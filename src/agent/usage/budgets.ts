@@ -229,7 +229,7 @@ export class Budgets {
   }
 
   /** Opens the budget of a starting run. Close it when the run has ended. */
-  open(run: RunRow, input: RunInput): Budget {
+  open(run: Pick<RunRow, "id" | "owner" | "key">, input: Pick<RunInput, "family" | "tokenBudget">): Budget {
     const { prices, settings } = this.#deps;
     const above = input.family && this.#runs.get(input.family.parentRunId);
     const limit = input.tokenBudget ?? (input.family ? 0 : settings.budget.runTokens);
@@ -354,6 +354,11 @@ export class KeyLimits {
   /** Returns how many US dollars the runs of the key may cost on a day (UTC); undefined: no limit of its own. */
   dayBudgetOf(key: string): number | undefined {
     return this.#dayBudgets.get(key);
+  }
+
+  /** Returns the keys with a budget of their own, in US dollars a day. */
+  dayBudgets(): readonly { readonly key: string; readonly limit: number }[] {
+    return [...this.#dayBudgets].map(([key, limit]) => ({ key, limit }));
   }
 
   /** Counts a request of the key. ServiceError `rate_limit_exceeded` above the limit; that request is not counted. */

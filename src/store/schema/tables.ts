@@ -394,6 +394,8 @@ const apiKeys = table(
     previous_until: "integer?",
     rate_limit_rpm: "integer?",
     max_concurrent_runs: "integer?",
+    /** Billionths of a US dollar. */
+    day_budget_nano: "integer?",
     /** Grows with each change of its rights: connections with an older revision end. */
     revision: "integer",
     /** Name of a key, or cli. */
