@@ -125,7 +125,7 @@ export const httpBreakages: readonly Breakage[] = [
   {
     name: "concurrent-runs-of-a-key",
     guarantee: "A key gets no more runs at once than it may have",
-    file: "agent/usage.ts",
+    file: "agent/usage/budgets.ts",
     from: "if ((await countAtWork(tx, key)) >= limit)",
     to: "if ((await countAtWork(tx, key)) > limit)",
     tests: ["contract/http/edge-limits.test.ts"],

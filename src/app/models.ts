@@ -175,12 +175,14 @@ export function createCatalog(
   providers: readonly ResolvedProvider[],
   { contexts, needsKey = true }: { readonly contexts?: ContextSource; readonly needsKey?: boolean } = {},
 ): ModelCatalog {
-  const named = providers.map(({ name, type, baseUrl = "", models = [], apiKey, contextTokens }) => ({
+  const named = providers.map(({ name, type, baseUrl, models = [], apiKey, contextTokens, prices }) => ({
     name,
     type,
     models,
     hasKey: apiKey !== undefined,
-    isLocal: isLocal(baseUrl),
+    isLocal: isLocal(baseUrl ?? ""),
+    ...(baseUrl === undefined ? {} : { baseUrl }),
+    ...(prices === undefined ? {} : { prices }),
     ...(contextTokens === undefined ? {} : { contextTokens }),
   }));
   const { default: chosen } = config.model;

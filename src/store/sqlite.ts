@@ -125,9 +125,8 @@ class SqliteDriver implements Driver {
     const fullMs = performance.now() + MAX_BLOCKING_MS;
     const fullBytes = this.#writer.loggedBytes + MAX_WORK_BYTES;
     return {
+      ...share,
       isFull: () => this.#writer.loggedBytes >= fullBytes || performance.now() > fullMs,
-      afterCommit: share.afterCommit,
-      changes: share.changes,
       enter: (): WorkTx => (this.#work = new SqliteTx(share)),
       commit: () => this.#commit(),
       rollback: () => this.#rollback(),
@@ -373,6 +372,8 @@ class SqliteTx implements WorkTx {
   record(change: SqliteShare["changes"][number]): void {
     this.#opened().changes.push(change);
   }
+
+  readonly count: WorkTx["count"] = (table, row) => this.#opened().counts.add(table, row);
 
   finish(): Promise<void> {
     this.#left = true;

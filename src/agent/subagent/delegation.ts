@@ -20,6 +20,8 @@ export interface Spawner {
 export interface ChildPrompt {
   readonly runId: string;
   readonly owner: string;
+  /** Key of the run that it works for, which pays for it. */
+  readonly apiKey: string | undefined;
   readonly cwd: string | null;
   /** The session it works for. Its settings apply to the sub-agent too. */
   readonly parent: Pick<SessionRow, "id" | "meta">;
@@ -160,8 +162,9 @@ export class Delegation {
     const { run, session, signal } = this.#from;
     signal.throwIfAborted();
     const input = this.#inputOf(task, depth, traceparent);
-    const { owner } = run;
-    return this.#spawner.spawn({ runId: id, owner, cwd: session.cwd, parent: session, model, input });
+    const { owner, key } = run;
+    const apiKey = key ?? undefined;
+    return this.#spawner.spawn({ runId: id, owner, apiKey, cwd: session.cwd, parent: session, model, input });
   }
 
   /** Follows a sub-agent to its end and reports its events to the parent run. */
