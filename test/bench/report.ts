@@ -5,6 +5,7 @@ import { join } from "node:path";
 import process from "node:process";
 import packageFile from "../../package.json" with { type: "json" };
 import { toChart } from "./report-chart.ts";
+import { notes } from "./report-notes.ts";
 import { percentile, type BenchRow } from "./row.ts";
 import { root } from "./program.ts";
 
@@ -97,7 +98,8 @@ export async function writeReport(measured: Figures): Promise<void> {
 /** The page. */
 export function toPage(figures: Figures): string {
   const sections = Object.entries(figures).map(
-    ([bench, { rows, ...of }]) => `## ${bench}\n\n${madeOn(of)}\n\n${toTable(rows)}\n`,
+    ([bench, { rows, ...of }]) =>
+      `${[`## ${bench}`, madeOn(of), toTable(rows), ...(notes[bench] ?? [])].join("\n\n")}\n`,
   );
   return `${INTRODUCTION}\n${sections.join("\n")}`;
 }
