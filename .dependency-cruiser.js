@@ -125,6 +125,7 @@ const publicFiles = {
     "file",
     "home",
     "keys",
+    "patch",
     "platform-settings",
     "providers",
     "restore",
@@ -231,7 +232,7 @@ const publicFiles = {
     "view/render-chat",
   ],
   cli: [],
-  app: ["home", "model-servers", "models", "service", "start", "wire-agent", "wire-delivery"],
+  app: ["config-service", "home", "model-servers", "models", "service", "start", "wire-agent", "wire-delivery"],
 };
 const throughPublicFiles = Object.entries(publicFiles).map(([module, files]) => ({
   name: `public-files-of-${module}`,
@@ -277,7 +278,7 @@ const machine = [
   "^src/exec/",
   "^src/config/(file|home|keys|restore)\\.ts$",
   "^src/store/schema/",
-  "^src/store/(sqlite|leases|backup)\\.ts$",
+  "^src/store/(sqlite|sqlite-connection|leases|backup)\\.ts$",
   "^src/cron/tool/",
   "^src/cron/run/end\\.ts$",
   "^src/cron/job/(check|input)\\.ts$",

@@ -9,7 +9,7 @@ client = AgentClient(os.environ.get("AGENTD_URL", "http://127.0.0.1:8642"))  # t
 choice = "once" if sys.argv[1:] == ["once"] else "deny"
 run = client.create_run({"input": "run: rm -r old-build"})
 
-# If the connection is cut, the loop goes on after the last event.
+# If the connection is cut, the loop continues after the last event.
 for event in client.stream_run_events(run["run_id"]):
     if event["event"] == "message.delta":
         print(event["delta"], end="", flush=True)

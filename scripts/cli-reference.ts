@@ -46,7 +46,7 @@ async function referenceOf(root: CommandDef): Promise<string> {
 /** Returns the section of a command, and those of the commands below it. */
 async function sectionsOf(parent: CommandDef, names: readonly string[]): Promise<readonly string[]> {
   const command = await subCommandOf(parent, names.at(-1) ?? "");
-  if (!command) throw new Error(`${names.join(" ")} is no command`);
+  if (!command) throw new Error(`${names.join(" ")} is not a command`);
   const below = await Promise.all(
     (await subCommandNames(command)).map((name) => sectionsOf(command, [...names, name])),
   );

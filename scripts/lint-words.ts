@@ -47,9 +47,16 @@ const banned: readonly Banned[] = [
   ban("doubt|doubts|doubtful", "uncertain"),
   ban("vitals", "stats"),
   ban("manners", "quirks"),
-  ban("whoever|nobody|nothing else than", "name who or what it is"),
+  ban("whoever|nobody|somebody|anybody|nothing else than", "name who or what it is; someone, anyone"),
   ban("leave to|for leave|need leave|needs leave|given leave|without leave", "approval or permission"),
   ban("takeback|take back", "undo"),
+  ban("goes on|went on|go on (?:without|with|until|while)", "continue"),
+  ban("one (?:\\w+ )?a line", "one per line"),
+  {
+    // "There is no such file" is English; "a frame that is no request" is not.
+    word: /(?<!\bthere )\b(?:is|are|was|were) no (?!longer|more|such|way|other|one\b|\w+er\b)[a-z]/i,
+    advice: "is not a",
+  },
 ];
 
 /** Sentences of descriptions, help, prompts and errors. */

@@ -28,7 +28,12 @@ export const configSchema: Readonly<Record<string, unknown>> = {
     skills: { $ref: "#/$defs/SkillsConfig", default: {}, description: "Skills that the agent can load." },
     web: { $ref: "#/$defs/WebConfig", default: {}, description: "The web tools." },
     vision: { $ref: "#/$defs/VisionConfig", default: {}, description: "The image analysis tool." },
-    mcp: { $ref: "#/$defs/McpConfig", default: {}, description: "Servers of the Model Context Protocol." },
+    mcp: {
+      $ref: "#/$defs/McpConfig",
+      default: {},
+      "x-applies": "reload",
+      description: "Servers of the Model Context Protocol.",
+    },
     display: {
       $ref: "#/$defs/DisplayConfig",
       default: {},
@@ -386,12 +391,14 @@ export const configSchema: Readonly<Record<string, unknown>> = {
       properties: {
         mode: {
           type: "string",
+          "x-applies": "live",
           enum: ["ask", "always_ask", "yolo"],
           default: "ask",
           description: "ask: calls that are risky or not known to be safe require approval. always_ask: everything except reading requires approval. yolo: nothing requires approval, but forbidden calls are still refused. A session mode can override this in both directions.",
         },
         allow: {
           type: "array",
+          "x-applies": "live",
           maxItems: 256,
           items: { type: "string", minLength: 1, maxLength: 256, pattern: "^\\S+( \\S+)*$" },
           default: [],
@@ -402,11 +409,13 @@ export const configSchema: Readonly<Record<string, unknown>> = {
           minimum: 0,
           maximum: 86400,
           default: 300,
+          "x-applies": "live",
           description: "Time to wait for an approval; 0: no limit.",
         },
         on_timeout: {
           type: "string",
           enum: ["deny", "cancel"],
+          "x-applies": "live",
           default: "deny",
           description: "Action when an approval expires: deny the call, or cancel the run.",
         },
@@ -415,6 +424,7 @@ export const configSchema: Readonly<Record<string, unknown>> = {
           minimum: 0,
           maximum: 86400,
           default: 3600,
+          "x-applies": "live",
           description: "Time to wait for an answer to a question of the agent; 0: no limit.",
         },
         password_timeout_seconds: {
@@ -422,6 +432,7 @@ export const configSchema: Readonly<Record<string, unknown>> = {
           minimum: 1,
           maximum: 3600,
           default: 120,
+          "x-applies": "live",
           description: "Time to wait for a password or secret.",
         },
       },
@@ -1368,6 +1379,7 @@ export const configSchema: Readonly<Record<string, unknown>> = {
           type: "string",
           enum: ["debug", "info", "warn", "error"],
           default: "info",
+          "x-applies": "live",
           description: "Minimum level to log.",
         },
         format: {
@@ -1628,6 +1640,7 @@ export const configSchema: Readonly<Record<string, unknown>> = {
       properties: {
         default: {
           type: "string",
+          "x-applies": "live",
           minLength: 1,
           maxLength: 256,
           description: "`provider:model` or `model`. Default: the first model of a configured provider, else a detected local model server, else the built-in demo model.",

@@ -164,6 +164,12 @@ export interface GatewayEvents {
   "background.complete": T.BackgroundDoneEvent;
   /** The skin changed. Belongs to no session. */
   "skin.changed": T.SkinChangedEvent;
+  /** A change of a resource, after `events.subscribe`. */
+  "feed.event": T.FeedChangeEvent;
+  /** The position of the subscription after 60 seconds without an event of its types. */
+  "feed.bookmark": T.FeedBookmarkEvent;
+  /** The last event of a subscription. */
+  "feed.closed": T.FeedClosedEvent;
 }
 
 export type GatewayEventType = keyof GatewayEvents;
@@ -314,5 +320,17 @@ export const gatewayEvents: { readonly [K in GatewayEventType]: EventMeta } = {
   "skin.changed": {
     event: { $ref: "#/components/schemas/SkinChangedEvent" },
     payload: { $ref: "#/components/schemas/SkinChangedPayload" },
+  },
+  "feed.event": {
+    event: { $ref: "#/components/schemas/FeedChangeEvent" },
+    payload: { $ref: "#/components/schemas/FeedEvent" },
+  },
+  "feed.bookmark": {
+    event: { $ref: "#/components/schemas/FeedBookmarkEvent" },
+    payload: { $ref: "#/components/schemas/FeedBookmarkPayload" },
+  },
+  "feed.closed": {
+    event: { $ref: "#/components/schemas/FeedClosedEvent" },
+    payload: { $ref: "#/components/schemas/FeedClosedPayload" },
   },
 };

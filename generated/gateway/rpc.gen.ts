@@ -373,6 +373,30 @@ export interface GatewayRequests {
     readonly result: T.ShellExecResult;
     readonly error: 4001 | 4004 | 4005 | 5002 | 5017;
   };
+  /** Calls an operation of the HTTP API */
+  "api.call": {
+    readonly params: T.ApiCallParams;
+    /** As it may be sent: what has a default may be left out. */
+    readonly sent: T.ApiCallParams;
+    readonly result: T.ApiAnswer;
+    readonly error: never;
+  };
+  /** Follows the feed of changes */
+  "events.subscribe": {
+    readonly params: T.EventsSubscribeParams;
+    /** As it may be sent: what has a default may be left out. */
+    readonly sent: T.EventsSubscribeParams;
+    readonly result: T.FeedSubscription;
+    readonly error: 4007 | 4090;
+  };
+  /** Stops following the feed of changes */
+  "events.unsubscribe": {
+    readonly params: T.EventsUnsubscribeParams;
+    /** As it may be sent: what has a default may be left out. */
+    readonly sent: T.EventsUnsubscribeParams;
+    readonly result: T.FeedUnsubscribed;
+    readonly error: never;
+  };
   /** Reconnects the MCP servers */
   "reload.mcp": {
     readonly params: WithDefaults<T.ReloadMcpParams, "confirm" | "always">;
@@ -911,6 +935,29 @@ export const gatewayRequests: { readonly [K in GatewayMethod]: RequestMeta } = {
     result: { $ref: "#/components/schemas/ShellExecResult" },
     errors: [4001, 4004, 4005, 5002, 5017],
     scope: "admin",
+  },
+  "api.call": {
+    params: { $ref: "#/components/schemas/ApiCallParams" },
+    names: ["operation", "path", "query", "headers", "body"],
+    defaults: {},
+    result: { $ref: "#/components/schemas/ApiAnswer" },
+    errors: [],
+  },
+  "events.subscribe": {
+    params: { $ref: "#/components/schemas/EventsSubscribeParams" },
+    names: ["types", "after"],
+    defaults: {},
+    result: { $ref: "#/components/schemas/FeedSubscription" },
+    errors: [4007, 4090],
+    scope: "read",
+  },
+  "events.unsubscribe": {
+    params: { $ref: "#/components/schemas/EventsUnsubscribeParams" },
+    names: [],
+    defaults: {},
+    result: { $ref: "#/components/schemas/FeedUnsubscribed" },
+    errors: [],
+    scope: "read",
   },
   "reload.mcp": {
     params: { $ref: "#/components/schemas/ReloadMcpParams" },

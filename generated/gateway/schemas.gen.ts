@@ -57,6 +57,26 @@ export const schemas: SchemaMap = {
     required: ["type", "target"],
     properties: { type: { const: "alias" }, target: { type: "string" } },
   },
+  ApiAnswer: {
+    type: "object",
+    required: ["status", "headers", "body"],
+    properties: {
+      status: { type: "integer" },
+      headers: { type: "object", additionalProperties: { type: "string" } },
+      body: {},
+    },
+  },
+  ApiCallParams: {
+    type: "object",
+    required: ["operation"],
+    properties: {
+      operation: { type: "string", minLength: 1, maxLength: 64 },
+      path: { type: "object", additionalProperties: true },
+      query: { type: "object", additionalProperties: true },
+      headers: { type: "object", additionalProperties: true },
+      body: {},
+    },
+  },
   ApprovalAnswer: {
     type: "object",
     required: ["choice"],
@@ -549,11 +569,116 @@ export const schemas: SchemaMap = {
       open_requests: { type: "array", items: { $ref: "#/components/schemas/OpenRequest" } },
     },
   },
+  EventsSubscribeParams: {
+    type: "object",
+    required: [],
+    properties: {
+      types: { type: "array", minItems: 1, maxItems: 32, items: { type: "string", maxLength: 64 } },
+      after: { type: "string", maxLength: 128 },
+    },
+  },
+  EventsUnsubscribeParams: { type: "object", required: [], properties: {} },
   ExecDirective: {
     type: "object",
     required: ["type"],
     properties: { type: { const: "exec" }, output: { type: "string" }, session_id: { type: "string" } },
   },
+  FeedBookmarkEvent: {
+    type: "object",
+    required: ["type", "ts", "payload"],
+    properties: {
+      type: { const: "feed.bookmark" },
+      session_id: { type: "string" },
+      seq: { type: "integer", minimum: 1 },
+      ts: { type: "number" },
+      turn_id: { type: "string" },
+      payload: { $ref: "#/components/schemas/FeedBookmarkPayload" },
+    },
+  },
+  FeedBookmarkPayload: { type: "object", required: ["cursor"], properties: { cursor: { type: "string" } } },
+  FeedChangeEvent: {
+    type: "object",
+    required: ["type", "ts", "payload"],
+    properties: {
+      type: { const: "feed.event" },
+      session_id: { type: "string" },
+      seq: { type: "integer", minimum: 1 },
+      ts: { type: "number" },
+      turn_id: { type: "string" },
+      payload: { $ref: "#/components/schemas/FeedEvent" },
+    },
+  },
+  FeedClosedEvent: {
+    type: "object",
+    required: ["type", "ts", "payload"],
+    properties: {
+      type: { const: "feed.closed" },
+      session_id: { type: "string" },
+      seq: { type: "integer", minimum: 1 },
+      ts: { type: "number" },
+      turn_id: { type: "string" },
+      payload: { $ref: "#/components/schemas/FeedClosedPayload" },
+    },
+  },
+  FeedClosedPayload: {
+    type: "object",
+    required: ["reason", "cursor"],
+    properties: { reason: { type: "string" }, cursor: { type: "string" }, message: { type: "string" } },
+  },
+  FeedEvent: {
+    type: "object",
+    required: ["id", "object", "type", "created_at", "owner", "actor", "data"],
+    properties: {
+      id: { type: "string" },
+      object: { const: "event" },
+      type: { $ref: "#/components/schemas/FeedEventType" },
+      created_at: { type: "number" },
+      owner: { type: "string" },
+      actor: { type: ["string", "null"] },
+      data: {
+        type: "object",
+        required: ["object", "id"],
+        additionalProperties: true,
+        properties: { object: { type: "string" }, id: { type: "string" } },
+      },
+    },
+  },
+  FeedEventType: {
+    type: "string",
+    enum: [
+      "session.created",
+      "session.updated",
+      "session.deleted",
+      "run.created",
+      "run.updated",
+      "question.created",
+      "question.updated",
+      "delivery.created",
+      "delivery.updated",
+      "route.created",
+      "route.updated",
+      "route.deleted",
+      "occurrence.created",
+      "occurrence.updated",
+      "message.created",
+      "message.updated",
+      "job.created",
+      "job.updated",
+      "job.deleted",
+      "grant.created",
+      "grant.deleted",
+      "key.created",
+      "key.updated",
+      "key.deleted",
+      "config.updated",
+    ],
+  },
+  FeedSubscription: {
+    type: "object",
+    required: ["cursor", "epoch"],
+    properties: { cursor: { type: "string" }, epoch: { type: "string" } },
+  },
+  FeedUnsubscribed: { type: "object", required: ["unsubscribed"], properties: { unsubscribed: { type: "boolean" } } },
   FileChange: {
     type: "object",
     required: ["path", "diff"],
@@ -635,6 +760,9 @@ export const schemas: SchemaMap = {
       { $ref: "#/components/schemas/SubagentEndedEvent" },
       { $ref: "#/components/schemas/BackgroundDoneEvent" },
       { $ref: "#/components/schemas/SkinChangedEvent" },
+      { $ref: "#/components/schemas/FeedChangeEvent" },
+      { $ref: "#/components/schemas/FeedBookmarkEvent" },
+      { $ref: "#/components/schemas/FeedClosedEvent" },
     ],
   },
   GatewayLimits: {
@@ -1897,6 +2025,7 @@ export const schemas: SchemaMap = {
         enum: ["queued", "running", "completed", "failed", "error", "timeout", "interrupted"],
       },
       text: { type: "string" },
+      toolsets: { type: "array", items: { type: "string" } },
       tool_name: { type: "string" },
       tool_preview: { type: "string" },
       tool_count: { type: "integer", minimum: 0 },
@@ -2151,6 +2280,8 @@ export interface SchemaTypes {
   ActiveRow: T.ActiveRow;
   ActiveSubagent: T.ActiveSubagent;
   AliasDirective: T.AliasDirective;
+  ApiAnswer: T.ApiAnswer;
+  ApiCallParams: T.ApiCallParams;
   ApprovalAnswer: T.ApprovalAnswer;
   ApprovalAskedEvent: T.ApprovalAskedEvent;
   ApprovalAskedPayload: T.ApprovalAskedPayload;
@@ -2201,7 +2332,18 @@ export interface SchemaTypes {
   DropResult: T.DropResult;
   EventParams: T.EventParams;
   EventsSince: T.EventsSince;
+  EventsSubscribeParams: T.EventsSubscribeParams;
+  EventsUnsubscribeParams: T.EventsUnsubscribeParams;
   ExecDirective: T.ExecDirective;
+  FeedBookmarkEvent: T.FeedBookmarkEvent;
+  FeedBookmarkPayload: T.FeedBookmarkPayload;
+  FeedChangeEvent: T.FeedChangeEvent;
+  FeedClosedEvent: T.FeedClosedEvent;
+  FeedClosedPayload: T.FeedClosedPayload;
+  FeedEvent: T.FeedEvent;
+  FeedEventType: T.FeedEventType;
+  FeedSubscription: T.FeedSubscription;
+  FeedUnsubscribed: T.FeedUnsubscribed;
   FileChange: T.FileChange;
   GatewayCapabilitiesParams: T.GatewayCapabilitiesParams;
   GatewayCapabilitiesResult: T.GatewayCapabilitiesResult;

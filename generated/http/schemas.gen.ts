@@ -503,6 +503,7 @@ export const schemas: SchemaMap = {
       "invalid_config",
       "invalid_answer",
       "invalid_schedule",
+      "secret_not_allowed",
       "request_timeout",
       "missing_api_key",
       "invalid_api_key",
@@ -520,6 +521,7 @@ export const schemas: SchemaMap = {
       "question_not_found",
       "route_not_found",
       "key_not_found",
+      "grant_not_found",
       "delivery_not_found",
       "job_not_found",
       "occurrence_not_found",
@@ -553,6 +555,7 @@ export const schemas: SchemaMap = {
       "run_events_expired",
       "events_expired",
       "precondition_failed",
+      "precondition_required",
       "rate_limit_exceeded",
       "too_many_concurrent_runs",
       "too_many_subscribers",
@@ -1673,6 +1676,7 @@ export const schemas: SchemaMap = {
       task_index: { type: "integer", minimum: 0 },
       task_count: { type: "integer", minimum: 1 },
       model: { type: "string" },
+      toolsets: { type: "array", items: { type: "string" } },
     },
   },
   SubagentStartEvent: {
@@ -1706,6 +1710,7 @@ export const schemas: SchemaMap = {
       task_index: { type: "integer", minimum: 0 },
       task_count: { type: "integer", minimum: 1 },
       model: { type: "string" },
+      toolsets: { type: "array", items: { type: "string" } },
     },
   },
   SubagentThoughtEvent: {
@@ -3115,6 +3120,40 @@ export const schemas: SchemaMap = {
       took_ms: { type: "integer" },
     },
   },
+  ConfigIssue: {
+    type: "object",
+    required: ["path", "message", "line", "column", "severity"],
+    properties: {
+      path: { type: "string" },
+      message: { type: "string" },
+      line: { type: ["integer", "null"] },
+      column: { type: ["integer", "null"] },
+      severity: { type: "string", enum: ["error", "warning"] },
+    },
+  },
+  ConfigView: {
+    type: "object",
+    required: ["object", "effective", "file", "issues", "pending_restart"],
+    properties: {
+      object: { const: "agent.config" },
+      effective: { type: "object", additionalProperties: true },
+      file: { type: ["object", "null"], additionalProperties: true },
+      issues: { type: "array", items: { $ref: "#/components/schemas/ConfigIssue" } },
+      pending_restart: { type: "array", items: { type: "string" } },
+    },
+  },
+  ConfigPatch: { type: "object", additionalProperties: true },
+  ConfigChange: {
+    type: "object",
+    required: ["object", "changed", "applied", "restart_required"],
+    properties: {
+      object: { const: "agent.config.change" },
+      changed: { type: "array", items: { type: "string" } },
+      applied: { type: "array", items: { type: "string" } },
+      restart_required: { type: "array", items: { type: "string" } },
+    },
+  },
+  ConfigSchema: { type: "object", additionalProperties: true },
   KeyStatus: { type: "string", enum: ["active", "expired", "revoked"] },
   KeyScope: {
     type: "string",
@@ -3221,6 +3260,151 @@ export const schemas: SchemaMap = {
     type: "object",
     additionalProperties: false,
     properties: { expire_previous_seconds: { type: ["integer", "null"], minimum: 0, maximum: 604800 } },
+  },
+  ForkSessionBody: {
+    type: "object",
+    additionalProperties: false,
+    properties: {
+      title: { type: ["string", "null"], maxLength: 512 },
+      through_message: { type: ["integer", "null"], minimum: 1 },
+    },
+  },
+  CompressSessionBody: {
+    type: "object",
+    additionalProperties: false,
+    properties: { focus: { type: ["string", "null"], maxLength: 4096 } },
+  },
+  UndoSessionBody: {
+    type: "object",
+    additionalProperties: false,
+    properties: { turns: { type: ["integer", "null"], minimum: 1, maximum: 1000 } },
+  },
+  SessionUndone: {
+    type: "object",
+    required: ["object", "session_id", "removed", "prompt"],
+    properties: {
+      object: { const: "agent.session.undone" },
+      session_id: { type: "string" },
+      removed: { type: "integer" },
+      prompt: { type: "string" },
+    },
+  },
+  SessionUpdatedEvent: {
+    type: "object",
+    required: ["event", "session_id", "seq", "timestamp"],
+    properties: {
+      event: { const: "session.updated" },
+      session_id: { type: "string" },
+      seq: { type: "integer", minimum: 1 },
+      timestamp: { type: "number" },
+      title: { type: ["string", "null"] },
+      model: { type: ["string", "null"] },
+      reasoning_effort: { type: ["string", "null"] },
+      yolo: { type: "boolean" },
+      mode: { type: "string", enum: ["ask", "accept_edits", "dont_ask", "plan"] },
+      cwd: { type: ["string", "null"] },
+    },
+  },
+  SessionUndoneEvent: {
+    type: "object",
+    required: ["event", "session_id", "seq", "timestamp", "removed"],
+    properties: {
+      event: { const: "session.undone" },
+      session_id: { type: "string" },
+      seq: { type: "integer", minimum: 1 },
+      timestamp: { type: "number" },
+      removed: { type: "integer", minimum: 0 },
+    },
+  },
+  BackgroundCompleteEvent: {
+    type: "object",
+    required: ["event", "session_id", "seq", "timestamp", "task_id", "status", "text"],
+    properties: {
+      event: { const: "background.complete" },
+      session_id: { type: "string" },
+      seq: { type: "integer", minimum: 1 },
+      timestamp: { type: "number" },
+      task_id: { type: "string" },
+      status: { type: "string", enum: ["complete", "error"] },
+      text: { type: "string" },
+    },
+  },
+  SessionFrame: {
+    oneOf: [
+      { $ref: "#/components/schemas/RunQueuedEvent" },
+      { $ref: "#/components/schemas/RunStartedEvent" },
+      { $ref: "#/components/schemas/RunSnapshotEvent" },
+      { $ref: "#/components/schemas/MessageStartedEvent" },
+      { $ref: "#/components/schemas/MessageDeltaEvent" },
+      { $ref: "#/components/schemas/MessageCompletedEvent" },
+      { $ref: "#/components/schemas/ReasoningDeltaEvent" },
+      { $ref: "#/components/schemas/ReasoningCompletedEvent" },
+      { $ref: "#/components/schemas/ToolGeneratingRunEvent" },
+      { $ref: "#/components/schemas/ToolStartedEvent" },
+      { $ref: "#/components/schemas/ToolProgressEvent" },
+      { $ref: "#/components/schemas/ToolCompletedEvent" },
+      { $ref: "#/components/schemas/ToolRequestedEvent" },
+      { $ref: "#/components/schemas/ApprovalRequestEvent" },
+      { $ref: "#/components/schemas/ApprovalRespondedEvent" },
+      { $ref: "#/components/schemas/ApprovalExpiredEvent" },
+      { $ref: "#/components/schemas/ClarifyRequestEvent" },
+      { $ref: "#/components/schemas/ClarifyRespondedEvent" },
+      { $ref: "#/components/schemas/ClarifyExpiredEvent" },
+      { $ref: "#/components/schemas/SudoRequestEvent" },
+      { $ref: "#/components/schemas/SudoRespondedEvent" },
+      { $ref: "#/components/schemas/SudoExpiredEvent" },
+      { $ref: "#/components/schemas/SecretRequestEvent" },
+      { $ref: "#/components/schemas/SecretRespondedEvent" },
+      { $ref: "#/components/schemas/SecretExpiredEvent" },
+      { $ref: "#/components/schemas/SubagentRequestedEvent" },
+      { $ref: "#/components/schemas/SubagentStartEvent" },
+      { $ref: "#/components/schemas/SubagentThoughtEvent" },
+      { $ref: "#/components/schemas/SubagentToolEvent" },
+      { $ref: "#/components/schemas/SubagentProgressEvent" },
+      { $ref: "#/components/schemas/SubagentCompleteEvent" },
+      { $ref: "#/components/schemas/SteerAcceptedEvent" },
+      { $ref: "#/components/schemas/CompressionStartedEvent" },
+      { $ref: "#/components/schemas/CompressionCompletedEvent" },
+      { $ref: "#/components/schemas/NoticeEvent" },
+      { $ref: "#/components/schemas/UsageUpdatedEvent" },
+      { $ref: "#/components/schemas/RunSteeredEvent" },
+      { $ref: "#/components/schemas/RunStoppingEvent" },
+      { $ref: "#/components/schemas/RunCompletedEvent" },
+      { $ref: "#/components/schemas/RunFailedEvent" },
+      { $ref: "#/components/schemas/RunCancelledEvent" },
+      { $ref: "#/components/schemas/RunInterruptedEvent" },
+      { $ref: "#/components/schemas/SessionUpdatedEvent" },
+      { $ref: "#/components/schemas/SessionUndoneEvent" },
+      { $ref: "#/components/schemas/BackgroundCompleteEvent" },
+    ],
+  },
+  Grant: {
+    type: "object",
+    required: ["object", "id", "owner", "tool", "title", "created_at"],
+    properties: {
+      object: { const: "agent.grant" },
+      id: { type: "string" },
+      owner: { type: "string" },
+      tool: { type: "string" },
+      title: { type: "string" },
+      created_at: { type: "number" },
+    },
+  },
+  GrantList: {
+    type: "object",
+    required: ["object", "data", "first_id", "last_id", "has_more"],
+    properties: {
+      object: { const: "list" },
+      data: { type: "array", items: { $ref: "#/components/schemas/Grant" } },
+      first_id: { type: ["string", "null"] },
+      last_id: { type: ["string", "null"] },
+      has_more: { type: "boolean" },
+    },
+  },
+  DeletedGrant: {
+    type: "object",
+    required: ["id", "object", "deleted"],
+    properties: { id: { type: "string" }, object: { const: "agent.grant" }, deleted: { type: "boolean" } },
   },
   RouteSource: { type: "string", enum: ["config", "subscription"] },
   RouteSecret: {
@@ -3544,9 +3728,12 @@ export const schemas: SchemaMap = {
       "job.created",
       "job.updated",
       "job.deleted",
+      "grant.created",
+      "grant.deleted",
       "key.created",
       "key.updated",
       "key.deleted",
+      "config.updated",
     ],
   },
   FeedEvent: {
@@ -4189,46 +4376,6 @@ export const schemas: SchemaMap = {
     required: ["object", "cursor"],
     properties: { object: { const: "feed.bookmark" }, cursor: { type: "string" } },
   },
-  SessionUpdatedEvent: {
-    type: "object",
-    required: ["event", "session_id", "seq", "timestamp"],
-    properties: {
-      event: { const: "session.updated" },
-      session_id: { type: "string" },
-      seq: { type: "integer", minimum: 1 },
-      timestamp: { type: "number" },
-      title: { type: ["string", "null"] },
-      model: { type: ["string", "null"] },
-      reasoning_effort: { type: ["string", "null"] },
-      yolo: { type: "boolean" },
-      mode: { type: "string", enum: ["ask", "accept_edits", "dont_ask", "plan"] },
-      cwd: { type: ["string", "null"] },
-    },
-  },
-  SessionUndoneEvent: {
-    type: "object",
-    required: ["event", "session_id", "seq", "timestamp", "removed"],
-    properties: {
-      event: { const: "session.undone" },
-      session_id: { type: "string" },
-      seq: { type: "integer", minimum: 1 },
-      timestamp: { type: "number" },
-      removed: { type: "integer", minimum: 0 },
-    },
-  },
-  BackgroundCompleteEvent: {
-    type: "object",
-    required: ["event", "session_id", "seq", "timestamp", "task_id", "status", "text"],
-    properties: {
-      event: { const: "background.complete" },
-      session_id: { type: "string" },
-      seq: { type: "integer", minimum: 1 },
-      timestamp: { type: "number" },
-      task_id: { type: "string" },
-      status: { type: "string", enum: ["complete", "error"] },
-      text: { type: "string" },
-    },
-  },
   WebhookEventData: {
     type: "object",
     required: ["run_id", "session_id", "status"],
@@ -4484,6 +4631,11 @@ export interface SchemaTypes {
   PlatformList: T.PlatformList;
   TestPlatformBody: T.TestPlatformBody;
   PlatformTest: T.PlatformTest;
+  ConfigIssue: T.ConfigIssue;
+  ConfigView: T.ConfigView;
+  ConfigPatch: T.ConfigPatch;
+  ConfigChange: T.ConfigChange;
+  ConfigSchema: T.ConfigSchema;
   KeyStatus: T.KeyStatus;
   KeyScope: T.KeyScope;
   KeySource: T.KeySource;
@@ -4493,6 +4645,17 @@ export interface SchemaTypes {
   DeletedKey: T.DeletedKey;
   UpdateKeyBody: T.UpdateKeyBody;
   RotateKeyBody: T.RotateKeyBody;
+  ForkSessionBody: T.ForkSessionBody;
+  CompressSessionBody: T.CompressSessionBody;
+  UndoSessionBody: T.UndoSessionBody;
+  SessionUndone: T.SessionUndone;
+  SessionUpdatedEvent: T.SessionUpdatedEvent;
+  SessionUndoneEvent: T.SessionUndoneEvent;
+  BackgroundCompleteEvent: T.BackgroundCompleteEvent;
+  SessionFrame: T.SessionFrame;
+  Grant: T.Grant;
+  GrantList: T.GrantList;
+  DeletedGrant: T.DeletedGrant;
   RouteSource: T.RouteSource;
   RouteSecret: T.RouteSecret;
   Route: T.Route;
@@ -4553,8 +4716,5 @@ export interface SchemaTypes {
   ResponseFunctionCallArgumentsDoneEvent: T.ResponseFunctionCallArgumentsDoneEvent;
   FeedReady: T.FeedReady;
   FeedBookmark: T.FeedBookmark;
-  SessionUpdatedEvent: T.SessionUpdatedEvent;
-  SessionUndoneEvent: T.SessionUndoneEvent;
-  BackgroundCompleteEvent: T.BackgroundCompleteEvent;
   WebhookEventData: T.WebhookEventData;
 }

@@ -455,7 +455,7 @@ export interface Operations {
   getOccurrenceOutput: {
     request: { readonly path: NonNullable<T.GetOccurrenceOutputData["path"]>; readonly headers: LowercaseKeys<NonNullable<T.GetOccurrenceOutputData["headers"]>> };
     response:
-      | { readonly status: 200; readonly raw: string; readonly contentType: "text/markdown; charset=utf-8" }
+      | { readonly status: 200; readonly raw: string | AsyncIterable<string | Uint8Array>; readonly contentType: "text/markdown; charset=utf-8" }
       | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetOccurrenceOutputErrors[400] }
       | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.GetOccurrenceOutputErrors[401] }
       | { readonly status: 403; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetOccurrenceOutputErrors[403] }
@@ -750,6 +750,43 @@ export interface Operations {
       | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.TestPlatformErrors[429] }
       | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.TestPlatformErrors[503] }
   };
+  /** Get the configuration */
+  getConfig: {
+    request: { readonly headers: LowercaseKeys<NonNullable<T.GetConfigData["headers"]>> };
+    response:
+      | { readonly status: 200; readonly headers?: { readonly etag?: string }; readonly body: T.GetConfigResponses[200] }
+      | { readonly status: 304; readonly headers?: { readonly etag?: string } }
+      | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetConfigErrors[400] }
+      | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.GetConfigErrors[401] }
+      | { readonly status: 403; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetConfigErrors[403] }
+      | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetConfigErrors[429] }
+  };
+  /** Change the configuration file */
+  updateConfig: {
+    request: { readonly query: WithDefaults<NonNullable<T.UpdateConfigData["query"]>, "dry_run">; readonly headers: LowercaseKeys<NonNullable<T.UpdateConfigData["headers"]>>; readonly body: NonNullable<T.UpdateConfigData["body"]> };
+    response:
+      | { readonly status: 200; readonly headers?: { readonly etag?: string; readonly "x-agent-dry-run"?: string }; readonly body: T.UpdateConfigResponses[200] }
+      | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.UpdateConfigErrors[400] }
+      | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.UpdateConfigErrors[401] }
+      | { readonly status: 403; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.UpdateConfigErrors[403] }
+      | { readonly status: 408; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.UpdateConfigErrors[408] }
+      | { readonly status: 412; readonly body: T.UpdateConfigErrors[412] }
+      | { readonly status: 413; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.UpdateConfigErrors[413] }
+      | { readonly status: 415; readonly headers?: { readonly "accept-encoding"?: string }; readonly body: T.UpdateConfigErrors[415] }
+      | { readonly status: 428; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.UpdateConfigErrors[428] }
+      | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.UpdateConfigErrors[429] }
+      | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.UpdateConfigErrors[503] }
+  };
+  /** Get the schema of the configuration */
+  getConfigSchema: {
+    request: {};
+    response:
+      | { readonly status: 200; readonly body: T.GetConfigSchemaResponses[200] }
+      | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetConfigSchemaErrors[400] }
+      | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.GetConfigSchemaErrors[401] }
+      | { readonly status: 403; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetConfigSchemaErrors[403] }
+      | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetConfigSchemaErrors[429] }
+  };
   /** List API keys, newest first */
   listKeys: {
     request: { readonly query: WithDefaults<NonNullable<T.ListKeysData["query"]>, "limit"> };
@@ -836,6 +873,102 @@ export interface Operations {
       | { readonly status: 415; readonly headers?: { readonly "accept-encoding"?: string }; readonly body: T.RotateKeyErrors[415] }
       | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.RotateKeyErrors[429] }
       | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.RotateKeyErrors[503] }
+  };
+  /** Branch a session */
+  forkSession: {
+    request: { readonly path: NonNullable<T.ForkSessionData["path"]>; readonly query: WithDefaults<NonNullable<T.ForkSessionData["query"]>, "dry_run">; readonly headers: LowercaseKeys<NonNullable<T.ForkSessionData["headers"]>>; readonly body: NonNullable<T.ForkSessionData["body"]> };
+    response:
+      | { readonly status: 201; readonly headers?: { readonly etag?: string; readonly location?: string; readonly "x-agent-dry-run"?: string; readonly "idempotency-replayed"?: string }; readonly body: T.ForkSessionResponses[201] }
+      | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ForkSessionErrors[400] }
+      | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.ForkSessionErrors[401] }
+      | { readonly status: 403; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ForkSessionErrors[403] }
+      | { readonly status: 404; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ForkSessionErrors[404] }
+      | { readonly status: 408; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ForkSessionErrors[408] }
+      | { readonly status: 409; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ForkSessionErrors[409] }
+      | { readonly status: 413; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ForkSessionErrors[413] }
+      | { readonly status: 415; readonly headers?: { readonly "accept-encoding"?: string }; readonly body: T.ForkSessionErrors[415] }
+      | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ForkSessionErrors[429] }
+      | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ForkSessionErrors[503] }
+  };
+  /** Compress the conversation */
+  compressSession: {
+    request: { readonly path: NonNullable<T.CompressSessionData["path"]>; readonly headers: LowercaseKeys<NonNullable<T.CompressSessionData["headers"]>>; readonly body: NonNullable<T.CompressSessionData["body"]> };
+    response:
+      | { readonly status: 202; readonly headers?: { readonly "x-agent-run-id"?: string; readonly "x-agent-session-id"?: string; readonly "x-agent-session-key"?: string; readonly "x-agent-model"?: string; readonly "idempotency-replayed"?: string; readonly location?: string }; readonly body: T.CompressSessionResponses[202] }
+      | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CompressSessionErrors[400] }
+      | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.CompressSessionErrors[401] }
+      | { readonly status: 403; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CompressSessionErrors[403] }
+      | { readonly status: 404; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CompressSessionErrors[404] }
+      | { readonly status: 408; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CompressSessionErrors[408] }
+      | { readonly status: 409; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CompressSessionErrors[409] }
+      | { readonly status: 413; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CompressSessionErrors[413] }
+      | { readonly status: 415; readonly headers?: { readonly "accept-encoding"?: string }; readonly body: T.CompressSessionErrors[415] }
+      | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CompressSessionErrors[429] }
+      | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CompressSessionErrors[503] }
+  };
+  /** Remove the newest turns */
+  undoSession: {
+    request: { readonly path: NonNullable<T.UndoSessionData["path"]>; readonly headers: LowercaseKeys<NonNullable<T.UndoSessionData["headers"]>>; readonly body: NonNullable<T.UndoSessionData["body"]> };
+    response:
+      | { readonly status: 200; readonly headers?: { readonly "idempotency-replayed"?: string }; readonly body: T.UndoSessionResponses[200] }
+      | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.UndoSessionErrors[400] }
+      | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.UndoSessionErrors[401] }
+      | { readonly status: 403; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.UndoSessionErrors[403] }
+      | { readonly status: 404; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.UndoSessionErrors[404] }
+      | { readonly status: 408; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.UndoSessionErrors[408] }
+      | { readonly status: 409; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.UndoSessionErrors[409] }
+      | { readonly status: 413; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.UndoSessionErrors[413] }
+      | { readonly status: 415; readonly headers?: { readonly "accept-encoding"?: string }; readonly body: T.UndoSessionErrors[415] }
+      | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.UndoSessionErrors[429] }
+      | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.UndoSessionErrors[503] }
+  };
+  /** Export a session */
+  exportSession: {
+    request: { readonly path: NonNullable<T.ExportSessionData["path"]>; readonly query: WithDefaults<NonNullable<T.ExportSessionData["query"]>, "format">; readonly headers: LowercaseKeys<NonNullable<T.ExportSessionData["headers"]>> };
+    response:
+      | { readonly status: 200; readonly headers?: { readonly "content-disposition"?: string }; readonly raw: string | AsyncIterable<string | Uint8Array>; readonly contentType: "text/plain; charset=utf-8" }
+      | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ExportSessionErrors[400] }
+      | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.ExportSessionErrors[401] }
+      | { readonly status: 403; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ExportSessionErrors[403] }
+      | { readonly status: 404; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ExportSessionErrors[404] }
+      | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ExportSessionErrors[429] }
+      | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ExportSessionErrors[503] }
+  };
+  /** Follow the events of a session */
+  streamSessionEvents: {
+    request: { readonly path: NonNullable<T.StreamSessionEventsData["path"]>; readonly query: NonNullable<T.StreamSessionEventsData["query"]>; readonly headers: LowercaseKeys<NonNullable<T.StreamSessionEventsData["headers"]>> };
+    response:
+      | { readonly status: 200; readonly stream: AsyncIterable<SseMessage<T.SessionFrame>> }
+      | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.StreamSessionEventsErrors[400] }
+      | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.StreamSessionEventsErrors[401] }
+      | { readonly status: 403; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.StreamSessionEventsErrors[403] }
+      | { readonly status: 404; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.StreamSessionEventsErrors[404] }
+      | { readonly status: 410; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.StreamSessionEventsErrors[410] }
+      | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.StreamSessionEventsErrors[429] }
+      | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.StreamSessionEventsErrors[503] }
+  };
+  /** List permanent approvals, newest first */
+  listGrants: {
+    request: { readonly query: WithDefaults<NonNullable<T.ListGrantsData["query"]>, "limit">; readonly headers: LowercaseKeys<NonNullable<T.ListGrantsData["headers"]>> };
+    response:
+      | { readonly status: 200; readonly headers?: { readonly "x-agent-event-cursor"?: string }; readonly body: T.ListGrantsResponses[200] }
+      | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListGrantsErrors[400] }
+      | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.ListGrantsErrors[401] }
+      | { readonly status: 403; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListGrantsErrors[403] }
+      | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListGrantsErrors[429] }
+      | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListGrantsErrors[503] }
+  };
+  /** Revoke a permanent approval */
+  deleteGrant: {
+    request: { readonly path: NonNullable<T.DeleteGrantData["path"]>; readonly headers: LowercaseKeys<NonNullable<T.DeleteGrantData["headers"]>> };
+    response:
+      | { readonly status: 200; readonly body: T.DeleteGrantResponses[200] }
+      | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.DeleteGrantErrors[400] }
+      | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.DeleteGrantErrors[401] }
+      | { readonly status: 403; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.DeleteGrantErrors[403] }
+      | { readonly status: 404; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.DeleteGrantErrors[404] }
+      | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.DeleteGrantErrors[429] }
+      | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.DeleteGrantErrors[503] }
   };
   /** List webhook routes, by name */
   listRoutes: {
@@ -1059,7 +1192,7 @@ export interface Operations {
   getMetrics: {
     request: {};
     response:
-      | { readonly status: 200; readonly raw: string; readonly contentType: "text/plain; version=0.0.4; charset=utf-8" }
+      | { readonly status: 200; readonly raw: string | AsyncIterable<string | Uint8Array>; readonly contentType: "text/plain; version=0.0.4; charset=utf-8" }
       | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.GetMetricsErrors[401] }
       | { readonly status: 403; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetMetricsErrors[403] }
       | { readonly status: 404; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetMetricsErrors[404] }
@@ -1083,7 +1216,7 @@ export interface Operations {
   getDocs: {
     request: {};
     response:
-      | { readonly status: 200; readonly headers?: { readonly "content-security-policy"?: string; readonly "x-content-type-options"?: string; readonly "cache-control"?: string }; readonly raw: string; readonly contentType: "text/html; charset=utf-8" }
+      | { readonly status: 200; readonly headers?: { readonly "content-security-policy"?: string; readonly "x-content-type-options"?: string; readonly "cache-control"?: string }; readonly raw: string | AsyncIterable<string | Uint8Array>; readonly contentType: "text/html; charset=utf-8" }
       | { readonly status: 403; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetDocsErrors[403] }
   };
 }
@@ -4669,6 +4802,128 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
       },
     },
   },
+  getConfig: {
+    method: "GET",
+    route: "/v1/config",
+    tags: ["Config"],
+    security: [{ bearerAuth: [] }],
+    scope: "read",
+    strict: true,
+    headers: {
+      coerce: { "if-none-match": "string" },
+      defaults: {},
+      schema: { type: "object", required: [], properties: { "if-none-match": { type: "string", maxLength: 1024 } } },
+    },
+    responses: {
+      "200": { json: { $ref: "#/components/schemas/ConfigView" }, headers: ["x-request-id", "traceparent", "etag"] },
+      "304": { headers: ["x-request-id", "traceparent", "etag"] },
+      "400": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "401": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "www-authenticate"],
+      },
+      "403": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "429": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+    },
+  },
+  updateConfig: {
+    method: "PATCH",
+    route: "/v1/config",
+    tags: ["Config"],
+    security: [{ bearerAuth: [] }],
+    scope: "admin",
+    strict: true,
+    query: {
+      coerce: { dry_run: "boolean" },
+      defaults: { dry_run: false },
+      schema: { type: "object", required: [], properties: { dry_run: { type: "boolean" } } },
+    },
+    headers: {
+      coerce: { "if-match": "string" },
+      defaults: {},
+      schema: { type: "object", required: [], properties: { "if-match": { type: "string", maxLength: 1024 } } },
+    },
+    body: { required: true, schema: { $ref: "#/components/schemas/ConfigPatch" } },
+    responses: {
+      "200": {
+        json: { $ref: "#/components/schemas/ConfigChange" },
+        headers: ["x-request-id", "traceparent", "etag", "x-agent-dry-run"],
+      },
+      "400": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "401": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "www-authenticate"],
+      },
+      "403": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "408": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "412": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-request-id", "traceparent"] },
+      "413": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "415": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "accept-encoding"],
+      },
+      "428": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "429": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "503": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+    },
+  },
+  getConfigSchema: {
+    method: "GET",
+    route: "/v1/config/schema",
+    tags: ["Config"],
+    security: [{ bearerAuth: [] }],
+    scope: "read",
+    strict: true,
+    responses: {
+      "200": { json: { $ref: "#/components/schemas/ConfigSchema" }, headers: ["x-request-id", "traceparent"] },
+      "400": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "401": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "www-authenticate"],
+      },
+      "403": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "429": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+    },
+  },
   listKeys: {
     method: "GET",
     route: "/v1/keys",
@@ -5008,6 +5263,488 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
       "415": {
         json: { $ref: "#/components/schemas/ErrorEnvelope" },
         headers: ["x-request-id", "traceparent", "accept-encoding"],
+      },
+      "429": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "503": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+    },
+  },
+  forkSession: {
+    method: "POST",
+    route: "/v1/sessions/{session_id}/fork",
+    tags: ["Sessions"],
+    security: [{ bearerAuth: [] }],
+    scope: "sessions",
+    strict: true,
+    path: {
+      coerce: { session_id: "string" },
+      defaults: {},
+      schema: {
+        type: "object",
+        required: ["session_id"],
+        properties: { session_id: { type: "string", maxLength: 512 } },
+      },
+    },
+    query: {
+      coerce: { dry_run: "boolean" },
+      defaults: { dry_run: false },
+      schema: { type: "object", required: [], properties: { dry_run: { type: "boolean" } } },
+    },
+    headers: {
+      coerce: { "x-agent-owner": "string", "idempotency-key": "string" },
+      defaults: {},
+      schema: {
+        type: "object",
+        required: [],
+        properties: {
+          "x-agent-owner": { type: "string", minLength: 1, maxLength: 64 },
+          "idempotency-key": { type: "string", minLength: 1, maxLength: 255, pattern: "^[\\x21-\\x7e]+$" },
+        },
+      },
+    },
+    body: { required: true, schema: { $ref: "#/components/schemas/ForkSessionBody" } },
+    responses: {
+      "201": {
+        json: { $ref: "#/components/schemas/Session" },
+        headers: ["x-request-id", "traceparent", "etag", "location", "x-agent-dry-run", "idempotency-replayed"],
+      },
+      "400": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "401": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "www-authenticate"],
+      },
+      "403": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "404": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "408": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "409": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "413": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "415": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "accept-encoding"],
+      },
+      "429": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "503": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+    },
+  },
+  compressSession: {
+    method: "POST",
+    route: "/v1/sessions/{session_id}/compress",
+    tags: ["Sessions"],
+    security: [{ bearerAuth: [] }],
+    scope: "sessions",
+    strict: true,
+    path: {
+      coerce: { session_id: "string" },
+      defaults: {},
+      schema: {
+        type: "object",
+        required: ["session_id"],
+        properties: { session_id: { type: "string", maxLength: 512 } },
+      },
+    },
+    headers: {
+      coerce: { "x-agent-owner": "string", "idempotency-key": "string" },
+      defaults: {},
+      schema: {
+        type: "object",
+        required: [],
+        properties: {
+          "x-agent-owner": { type: "string", minLength: 1, maxLength: 64 },
+          "idempotency-key": { type: "string", minLength: 1, maxLength: 255, pattern: "^[\\x21-\\x7e]+$" },
+        },
+      },
+    },
+    body: { required: true, schema: { $ref: "#/components/schemas/CompressSessionBody" } },
+    responses: {
+      "202": {
+        json: { $ref: "#/components/schemas/RunAccepted" },
+        headers: [
+          "x-request-id",
+          "traceparent",
+          "x-agent-run-id",
+          "x-agent-session-id",
+          "x-agent-session-key",
+          "x-agent-model",
+          "idempotency-replayed",
+          "location",
+        ],
+      },
+      "400": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "401": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "www-authenticate"],
+      },
+      "403": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "404": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "408": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "409": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "413": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "415": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "accept-encoding"],
+      },
+      "429": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "503": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+    },
+  },
+  undoSession: {
+    method: "POST",
+    route: "/v1/sessions/{session_id}/undo",
+    tags: ["Sessions"],
+    security: [{ bearerAuth: [] }],
+    scope: "sessions",
+    strict: true,
+    path: {
+      coerce: { session_id: "string" },
+      defaults: {},
+      schema: {
+        type: "object",
+        required: ["session_id"],
+        properties: { session_id: { type: "string", maxLength: 512 } },
+      },
+    },
+    headers: {
+      coerce: { "x-agent-owner": "string", "idempotency-key": "string" },
+      defaults: {},
+      schema: {
+        type: "object",
+        required: [],
+        properties: {
+          "x-agent-owner": { type: "string", minLength: 1, maxLength: 64 },
+          "idempotency-key": { type: "string", minLength: 1, maxLength: 255, pattern: "^[\\x21-\\x7e]+$" },
+        },
+      },
+    },
+    body: { required: true, schema: { $ref: "#/components/schemas/UndoSessionBody" } },
+    responses: {
+      "200": {
+        json: { $ref: "#/components/schemas/SessionUndone" },
+        headers: ["x-request-id", "traceparent", "idempotency-replayed"],
+      },
+      "400": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "401": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "www-authenticate"],
+      },
+      "403": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "404": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "408": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "409": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "413": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "415": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "accept-encoding"],
+      },
+      "429": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "503": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+    },
+  },
+  exportSession: {
+    method: "GET",
+    route: "/v1/sessions/{session_id}/export",
+    tags: ["Sessions"],
+    security: [{ bearerAuth: [] }],
+    scope: "read",
+    strict: true,
+    path: {
+      coerce: { session_id: "string" },
+      defaults: {},
+      schema: {
+        type: "object",
+        required: ["session_id"],
+        properties: { session_id: { type: "string", maxLength: 512 } },
+      },
+    },
+    query: {
+      coerce: { format: "string" },
+      defaults: { format: "json" },
+      schema: {
+        type: "object",
+        required: [],
+        properties: { format: { type: "string", enum: ["json", "jsonl", "markdown"] } },
+      },
+    },
+    headers: {
+      coerce: { "x-agent-owner": "string" },
+      defaults: {},
+      schema: {
+        type: "object",
+        required: [],
+        properties: { "x-agent-owner": { type: "string", minLength: 1, maxLength: 64 } },
+      },
+    },
+    responses: {
+      "200": { raw: "text/plain; charset=utf-8", headers: ["x-request-id", "traceparent", "content-disposition"] },
+      "400": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "401": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "www-authenticate"],
+      },
+      "403": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "404": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "429": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "503": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+    },
+  },
+  streamSessionEvents: {
+    method: "GET",
+    route: "/v1/sessions/{session_id}/events",
+    tags: ["Sessions"],
+    security: [{ bearerAuth: [] }],
+    scope: "read",
+    strict: true,
+    path: {
+      coerce: { session_id: "string" },
+      defaults: {},
+      schema: {
+        type: "object",
+        required: ["session_id"],
+        properties: { session_id: { type: "string", maxLength: 512 } },
+      },
+    },
+    query: {
+      coerce: { types: "string[]", after: "string" },
+      defaults: {},
+      schema: {
+        type: "object",
+        required: [],
+        properties: {
+          types: { type: "array", maxItems: 64, items: { type: "string", maxLength: 64 } },
+          after: { type: "string", maxLength: 32 },
+        },
+      },
+    },
+    headers: {
+      coerce: { "x-agent-owner": "string", "last-event-id": "string" },
+      defaults: {},
+      schema: {
+        type: "object",
+        required: [],
+        properties: {
+          "x-agent-owner": { type: "string", minLength: 1, maxLength: 64 },
+          "last-event-id": { type: "string", maxLength: 32 },
+        },
+      },
+    },
+    sse: { event: "event", terminator: "close" },
+    responses: {
+      "200": { sse: { $ref: "#/components/schemas/SessionFrame" }, headers: ["x-request-id", "traceparent"] },
+      "400": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "401": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "www-authenticate"],
+      },
+      "403": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "404": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "410": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "429": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "503": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+    },
+  },
+  listGrants: {
+    method: "GET",
+    route: "/v1/grants",
+    tags: ["Questions"],
+    security: [{ bearerAuth: [] }],
+    scope: "read",
+    strict: true,
+    query: {
+      coerce: { limit: "integer", after: "string" },
+      defaults: { limit: 20 },
+      schema: {
+        type: "object",
+        required: [],
+        properties: { limit: { type: "integer", minimum: 1, maximum: 100 }, after: { type: "string", maxLength: 512 } },
+      },
+    },
+    headers: {
+      coerce: { "x-agent-owner": "string" },
+      defaults: {},
+      schema: {
+        type: "object",
+        required: [],
+        properties: { "x-agent-owner": { type: "string", minLength: 1, maxLength: 64 } },
+      },
+    },
+    responses: {
+      "200": {
+        json: { $ref: "#/components/schemas/GrantList" },
+        headers: ["x-request-id", "traceparent", "x-agent-event-cursor"],
+      },
+      "400": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "401": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "www-authenticate"],
+      },
+      "403": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "429": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "503": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+    },
+  },
+  deleteGrant: {
+    method: "DELETE",
+    route: "/v1/grants/{grant_id}",
+    tags: ["Questions"],
+    security: [{ bearerAuth: [] }],
+    scope: "approvals",
+    strict: true,
+    path: {
+      coerce: { grant_id: "string" },
+      defaults: {},
+      schema: {
+        type: "object",
+        required: ["grant_id"],
+        properties: { grant_id: { type: "string", maxLength: 256 } },
+      },
+    },
+    headers: {
+      coerce: { "x-agent-owner": "string" },
+      defaults: {},
+      schema: {
+        type: "object",
+        required: [],
+        properties: { "x-agent-owner": { type: "string", minLength: 1, maxLength: 64 } },
+      },
+    },
+    responses: {
+      "200": { json: { $ref: "#/components/schemas/DeletedGrant" }, headers: ["x-request-id", "traceparent"] },
+      "400": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "401": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "www-authenticate"],
+      },
+      "403": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "404": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
       },
       "429": {
         json: { $ref: "#/components/schemas/ErrorEnvelope" },

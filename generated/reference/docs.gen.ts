@@ -120,12 +120,19 @@ td:empty{display:none}
 <li><a href="#operation-delete-session"><b class="badge delete">DELETE</b> <span>Delete a session</span></a></li>
 <li><a href="#operation-update-session"><b class="badge patch">PATCH</b> <span>Change a session</span></a></li>
 <li><a href="#operation-list-session-messages"><b class="badge get">GET</b> <span>List the messages of a session</span></a></li>
+<li><a href="#operation-fork-session"><b class="badge post">POST</b> <span>Branch a session</span></a></li>
+<li><a href="#operation-compress-session"><b class="badge post">POST</b> <span>Compress the conversation</span></a></li>
+<li><a href="#operation-undo-session"><b class="badge post">POST</b> <span>Remove the newest turns</span></a></li>
+<li><a href="#operation-export-session"><b class="badge get">GET</b> <span>Export a session</span></a></li>
+<li><a href="#operation-stream-session-events"><b class="badge get">GET</b> <span>Follow the events of a session</span></a></li>
 </ul>
 <p><a href="#tag-questions"><span>Questions</span></a></p>
 <ul>
 <li><a href="#operation-list-questions"><b class="badge get">GET</b> <span>List questions, newest first</span></a></li>
 <li><a href="#operation-get-question"><b class="badge get">GET</b> <span>Get a question</span></a></li>
 <li><a href="#operation-answer-question"><b class="badge post">POST</b> <span>Answer a question</span></a></li>
+<li><a href="#operation-list-grants"><b class="badge get">GET</b> <span>List permanent approvals, newest first</span></a></li>
+<li><a href="#operation-delete-grant"><b class="badge delete">DELETE</b> <span>Revoke a permanent approval</span></a></li>
 </ul>
 <p><a href="#tag-jobs"><span>Jobs</span></a></p>
 <ul>
@@ -171,6 +178,12 @@ td:empty{display:none}
 <li><a href="#operation-list-deliveries"><b class="badge get">GET</b> <span>List webhook deliveries, newest first</span></a></li>
 <li><a href="#operation-get-delivery"><b class="badge get">GET</b> <span>Get a webhook delivery</span></a></li>
 <li><a href="#operation-replay-delivery"><b class="badge post">POST</b> <span>Replay a webhook delivery</span></a></li>
+</ul>
+<p><a href="#tag-config"><span>Config</span></a></p>
+<ul>
+<li><a href="#operation-get-config"><b class="badge get">GET</b> <span>Get the configuration</span></a></li>
+<li><a href="#operation-update-config"><b class="badge patch">PATCH</b> <span>Change the configuration file</span></a></li>
+<li><a href="#operation-get-config-schema"><b class="badge get">GET</b> <span>Get the schema of the configuration</span></a></li>
 </ul>
 <p><a href="#tag-keys"><span>Keys</span></a></p>
 <ul>
@@ -277,8 +290,14 @@ td:empty{display:none}
 <li><a href="#schema-clarify-responded-event"><span>ClarifyRespondedEvent</span></a></li>
 <li><a href="#schema-command-exit"><span>CommandExit</span></a></li>
 <li><a href="#schema-completion-usage"><span>CompletionUsage</span></a></li>
+<li><a href="#schema-compress-session-body"><span>CompressSessionBody</span></a></li>
 <li><a href="#schema-compression-completed-event"><span>CompressionCompletedEvent</span></a></li>
 <li><a href="#schema-compression-started-event"><span>CompressionStartedEvent</span></a></li>
+<li><a href="#schema-config-change"><span>ConfigChange</span></a></li>
+<li><a href="#schema-config-issue"><span>ConfigIssue</span></a></li>
+<li><a href="#schema-config-patch"><span>ConfigPatch</span></a></li>
+<li><a href="#schema-config-schema"><span>ConfigSchema</span></a></li>
+<li><a href="#schema-config-view"><span>ConfigView</span></a></li>
 <li><a href="#schema-content-part"><span>ContentPart</span></a></li>
 <li><a href="#schema-content-parts"><span>ContentParts</span></a></li>
 <li><a href="#schema-conversation-param"><span>ConversationParam</span></a></li>
@@ -288,6 +307,7 @@ td:empty{display:none}
 <li><a href="#schema-create-response-request"><span>CreateResponseRequest</span></a></li>
 <li><a href="#schema-create-route-body"><span>CreateRouteBody</span></a></li>
 <li><a href="#schema-create-run-request"><span>CreateRunRequest</span></a></li>
+<li><a href="#schema-deleted-grant"><span>DeletedGrant</span></a></li>
 <li><a href="#schema-deleted-job"><span>DeletedJob</span></a></li>
 <li><a href="#schema-deleted-key"><span>DeletedKey</span></a></li>
 <li><a href="#schema-deleted-response"><span>DeletedResponse</span></a></li>
@@ -320,9 +340,12 @@ td:empty{display:none}
 <li><a href="#schema-file-data"><span>FileData</span></a></li>
 <li><a href="#schema-file-part"><span>FilePart</span></a></li>
 <li><a href="#schema-finish-reason"><span>FinishReason</span></a></li>
+<li><a href="#schema-fork-session-body"><span>ForkSessionBody</span></a></li>
 <li><a href="#schema-function-call-item"><span>FunctionCallItem</span></a></li>
 <li><a href="#schema-function-tool"><span>FunctionTool</span></a></li>
 <li><a href="#schema-function-tool-choice"><span>FunctionToolChoice</span></a></li>
+<li><a href="#schema-grant"><span>Grant</span></a></li>
+<li><a href="#schema-grant-list"><span>GrantList</span></a></li>
 <li><a href="#schema-health"><span>Health</span></a></li>
 <li><a href="#schema-health-check"><span>HealthCheck</span></a></li>
 <li><a href="#schema-image-part"><span>ImagePart</span></a></li>
@@ -478,10 +501,12 @@ td:empty{display:none}
 <li><a href="#schema-session-attachment"><span>SessionAttachment</span></a></li>
 <li><a href="#schema-session-context"><span>SessionContext</span></a></li>
 <li><a href="#schema-session-event"><span>SessionEvent</span></a></li>
+<li><a href="#schema-session-frame"><span>SessionFrame</span></a></li>
 <li><a href="#schema-session-list"><span>SessionList</span></a></li>
 <li><a href="#schema-session-message"><span>SessionMessage</span></a></li>
 <li><a href="#schema-session-message-list"><span>SessionMessageList</span></a></li>
 <li><a href="#schema-session-status"><span>SessionStatus</span></a></li>
+<li><a href="#schema-session-undone"><span>SessionUndone</span></a></li>
 <li><a href="#schema-session-undone-event"><span>SessionUndoneEvent</span></a></li>
 <li><a href="#schema-session-updated-event"><span>SessionUpdatedEvent</span></a></li>
 <li><a href="#schema-skill"><span>Skill</span></a></li>
@@ -521,6 +546,7 @@ td:empty{display:none}
 <li><a href="#schema-tool-started-event"><span>ToolStartedEvent</span></a></li>
 <li><a href="#schema-toolset"><span>Toolset</span></a></li>
 <li><a href="#schema-toolset-list"><span>ToolsetList</span></a></li>
+<li><a href="#schema-undo-session-body"><span>UndoSessionBody</span></a></li>
 <li><a href="#schema-unpriced-tokens"><span>UnpricedTokens</span></a></li>
 <li><a href="#schema-update-job-body"><span>UpdateJobBody</span></a></li>
 <li><a href="#schema-update-key-body"><span>UpdateKeyBody</span></a></li>
@@ -557,14 +583,14 @@ td:empty{display:none}
 <table class="c2">
 <thead><tr><th scope="col">Scope</th><th scope="col">Operations</th></tr></thead>
 <tbody>
-<tr><td><code>admin</code></td><td><a href="#operation-detect-providers">detectProviders</a>, <a href="#operation-reload-mcp">reloadMcp</a>, <a href="#operation-list-keys">listKeys</a>, <a href="#operation-create-key">createKey</a>, <a href="#operation-get-key">getKey</a>, <a href="#operation-delete-key">deleteKey</a>, <a href="#operation-update-key">updateKey</a>, <a href="#operation-rotate-key">rotateKey</a></td></tr>
-<tr><td><code>approvals</code></td><td><a href="#operation-resolve-run-approval">resolveRunApproval</a>, <a href="#operation-answer-question">answerQuestion</a></td></tr>
+<tr><td><code>admin</code></td><td><a href="#operation-detect-providers">detectProviders</a>, <a href="#operation-reload-mcp">reloadMcp</a>, <a href="#operation-update-config">updateConfig</a>, <a href="#operation-list-keys">listKeys</a>, <a href="#operation-create-key">createKey</a>, <a href="#operation-get-key">getKey</a>, <a href="#operation-delete-key">deleteKey</a>, <a href="#operation-update-key">updateKey</a>, <a href="#operation-rotate-key">rotateKey</a></td></tr>
+<tr><td><code>approvals</code></td><td><a href="#operation-resolve-run-approval">resolveRunApproval</a>, <a href="#operation-answer-question">answerQuestion</a>, <a href="#operation-delete-grant">deleteGrant</a></td></tr>
 <tr><td><code>chat</code></td><td><a href="#operation-create-chat-completion">createChatCompletion</a>, <a href="#operation-create-response">createResponse</a>, <a href="#operation-delete-response">deleteResponse</a>, <a href="#operation-cancel-response">cancelResponse</a></td></tr>
 <tr><td><code>jobs</code></td><td><a href="#operation-create-job">createJob</a>, <a href="#operation-delete-job">deleteJob</a>, <a href="#operation-update-job">updateJob</a>, <a href="#operation-pause-job">pauseJob</a>, <a href="#operation-resume-job">resumeJob</a>, <a href="#operation-run-job">runJob</a></td></tr>
 <tr><td><code>messages</code></td><td><a href="#operation-retry-messages">retryMessages</a>, <a href="#operation-drop-messages">dropMessages</a>, <a href="#operation-retry-message">retryMessage</a>, <a href="#operation-drop-message">dropMessage</a>, <a href="#operation-test-platform">testPlatform</a></td></tr>
-<tr><td><code>read</code></td><td><a href="#operation-get-response">getResponse</a>, <a href="#operation-list-response-input-items">listResponseInputItems</a>, <a href="#operation-list-runs">listRuns</a>, <a href="#operation-get-run">getRun</a>, <a href="#operation-stream-run-events">streamRunEvents</a>, <a href="#operation-list-sessions">listSessions</a>, <a href="#operation-get-session">getSession</a>, <a href="#operation-list-session-messages">listSessionMessages</a>, <a href="#operation-list-questions">listQuestions</a>, <a href="#operation-get-question">getQuestion</a>, <a href="#operation-list-jobs">listJobs</a>, <a href="#operation-get-job">getJob</a>, <a href="#operation-list-job-times">listJobTimes</a>, <a href="#operation-list-occurrences">listOccurrences</a>, <a href="#operation-get-occurrence">getOccurrence</a>, <a href="#operation-get-occurrence-output">getOccurrenceOutput</a>, <a href="#operation-get-calendar">getCalendar</a>, <a href="#operation-get-scheduler">getScheduler</a>, <a href="#operation-list-messages">listMessages</a>, <a href="#operation-get-message">getMessage</a>, <a href="#operation-get-usage">getUsage</a>, <a href="#operation-list-budgets">listBudgets</a>, <a href="#operation-list-prices">listPrices</a>, <a href="#operation-list-providers">listProviders</a>, <a href="#operation-list-skills">listSkills</a>, <a href="#operation-get-skill">getSkill</a>, <a href="#operation-list-toolsets">listToolsets</a>, <a href="#operation-list-tools">listTools</a>, <a href="#operation-list-mcp-servers">listMcpServers</a>, <a href="#operation-list-platforms">listPlatforms</a>, <a href="#operation-get-platform">getPlatform</a>, <a href="#operation-list-routes">listRoutes</a>, <a href="#operation-get-route">getRoute</a>, <a href="#operation-list-deliveries">listDeliveries</a>, <a href="#operation-get-delivery">getDelivery</a>, <a href="#operation-stream-events">streamEvents</a>, <a href="#operation-get-detailed-health">getDetailedHealth</a>, <a href="#operation-get-metrics">getMetrics</a></td></tr>
+<tr><td><code>read</code></td><td><a href="#operation-get-response">getResponse</a>, <a href="#operation-list-response-input-items">listResponseInputItems</a>, <a href="#operation-list-runs">listRuns</a>, <a href="#operation-get-run">getRun</a>, <a href="#operation-stream-run-events">streamRunEvents</a>, <a href="#operation-list-sessions">listSessions</a>, <a href="#operation-get-session">getSession</a>, <a href="#operation-list-session-messages">listSessionMessages</a>, <a href="#operation-list-questions">listQuestions</a>, <a href="#operation-get-question">getQuestion</a>, <a href="#operation-list-jobs">listJobs</a>, <a href="#operation-get-job">getJob</a>, <a href="#operation-list-job-times">listJobTimes</a>, <a href="#operation-list-occurrences">listOccurrences</a>, <a href="#operation-get-occurrence">getOccurrence</a>, <a href="#operation-get-occurrence-output">getOccurrenceOutput</a>, <a href="#operation-get-calendar">getCalendar</a>, <a href="#operation-get-scheduler">getScheduler</a>, <a href="#operation-list-messages">listMessages</a>, <a href="#operation-get-message">getMessage</a>, <a href="#operation-get-usage">getUsage</a>, <a href="#operation-list-budgets">listBudgets</a>, <a href="#operation-list-prices">listPrices</a>, <a href="#operation-list-providers">listProviders</a>, <a href="#operation-list-skills">listSkills</a>, <a href="#operation-get-skill">getSkill</a>, <a href="#operation-list-toolsets">listToolsets</a>, <a href="#operation-list-tools">listTools</a>, <a href="#operation-list-mcp-servers">listMcpServers</a>, <a href="#operation-list-platforms">listPlatforms</a>, <a href="#operation-get-platform">getPlatform</a>, <a href="#operation-get-config">getConfig</a>, <a href="#operation-get-config-schema">getConfigSchema</a>, <a href="#operation-export-session">exportSession</a>, <a href="#operation-stream-session-events">streamSessionEvents</a>, <a href="#operation-list-grants">listGrants</a>, <a href="#operation-list-routes">listRoutes</a>, <a href="#operation-get-route">getRoute</a>, <a href="#operation-list-deliveries">listDeliveries</a>, <a href="#operation-get-delivery">getDelivery</a>, <a href="#operation-stream-events">streamEvents</a>, <a href="#operation-get-detailed-health">getDetailedHealth</a>, <a href="#operation-get-metrics">getMetrics</a></td></tr>
 <tr><td><code>runs</code></td><td><a href="#operation-create-run">createRun</a>, <a href="#operation-steer-run">steerRun</a>, <a href="#operation-stop-run">stopRun</a>, <a href="#operation-test-model">testModel</a></td></tr>
-<tr><td><code>sessions</code></td><td><a href="#operation-delete-session">deleteSession</a>, <a href="#operation-update-session">updateSession</a></td></tr>
+<tr><td><code>sessions</code></td><td><a href="#operation-delete-session">deleteSession</a>, <a href="#operation-update-session">updateSession</a>, <a href="#operation-fork-session">forkSession</a>, <a href="#operation-compress-session">compressSession</a>, <a href="#operation-undo-session">undoSession</a></td></tr>
 <tr><td><code>webhooks</code></td><td><a href="#operation-create-route">createRoute</a>, <a href="#operation-delete-route">deleteRoute</a>, <a href="#operation-update-route">updateRoute</a>, <a href="#operation-rotate-route-secret">rotateRouteSecret</a>, <a href="#operation-test-route">testRoute</a>, <a href="#operation-replay-delivery">replayDelivery</a></td></tr>
 </tbody>
 </table>
@@ -1544,6 +1570,284 @@ td:empty{display:none}
   -H &quot;Authorization: Bearer $API_SERVER_KEY&quot;</code></pre>
 </section>
 </section>
+<section id="operation-fork-session" class="entry">
+<h3><a href="#operation-fork-session"><b class="badge post">POST</b> <code>/v1/sessions/{session_id}/fork</code></a></h3>
+<p>Branch a session</p>
+<p>Copies the conversation up to a message, with the model, effort and folder, into a new session. Messages of an active run and remembered approvals are not copied. Without a message to copy: 409 <code>nothing_to_branch</code>.</p>
+<p>Operation <code>forkSession</code>. Needs a key with the scope <code>sessions</code>.</p>
+<section id="operation-fork-session-parameters">
+<h4><a href="#operation-fork-session-parameters">Parameters</a></h4>
+<table class="c4">
+<thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>session_id</code></td><td>path</td><td>string</td><td>Required. At most 512 characters.</td></tr>
+<tr><td><code>Idempotency-Key</code></td><td>header</td><td>string</td><td>1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or joins the first request while it is in progress. The same key with a different request returns 409. 1 to 255 characters; matches <code>^[\\x21-\\x7e]+$</code>.</td></tr>
+<tr><td><code>dry_run</code></td><td>query</td><td>boolean</td><td>True validates the request and returns the result, but stores and sends nothing. Default <code>false</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-fork-session-request-body">
+<h4><a href="#operation-fork-session-request-body">Request body</a></h4>
+<p><code>application/json</code>, required: <a href="#schema-fork-session-body">ForkSessionBody</a>.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>title</code></td><td>string or null</td><td>Null: the next number of the parent&#39;s title. At most 512 characters.</td></tr>
+<tr><td><code>through_message</code></td><td>integer or null</td><td><code>sequence</code> of the last message to copy. Null: the last complete one. At least 1.</td></tr>
+</tbody>
+</table>
+<p>Other fields are refused.</p>
+</section>
+<section id="operation-fork-session-responses">
+<h4><a href="#operation-fork-session-responses">Responses</a></h4>
+<table class="c3 status">
+<thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>201</code></td><td><a href="#schema-session">Session</a></td><td>The new session. Headers: <code>ETag</code> (Version of the fields that clients can change. Send it as <code>If-Match</code> with a change.), <code>Location</code>, <code>X-Agent-Dry-Run</code> (<code>true</code>: nothing was stored or sent.), <code>Idempotency-Replayed</code>.</td></tr>
+<tr><td><code>400</code>, <code>403</code>, <code>404</code>, <code>408</code>, <code>409</code>, <code>413</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
+<tr><td><code>415</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The body is not JSON, or it is compressed. In the latter case <code>Accept-Encoding</code> is <code>identity</code>. Headers: <code>Accept-Encoding</code>.</td></tr>
+<tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-fork-session-example">
+<h4><a href="#operation-fork-session-example">Example</a></h4>
+<pre tabindex="0"><code>curl -X POST &quot;http://127.0.0.1:8642/v1/sessions/$SESSION_ID/fork&quot; \\
+  -H &quot;Authorization: Bearer $API_SERVER_KEY&quot; \\
+  -H &quot;Content-Type: application/json&quot; \\
+  -d &#39;{
+  &quot;title&quot;: &quot;another way&quot;
+}&#39;</code></pre>
+</section>
+</section>
+<section id="operation-compress-session" class="entry">
+<h3><a href="#operation-compress-session"><b class="badge post">POST</b> <code>/v1/sessions/{session_id}/compress</code></a></h3>
+<p>Compress the conversation</p>
+<p>Starts a run of the kind <code>compression</code>, which replaces the older messages that the model gets by a summary. Its last event but one is <code>compression.completed</code>. While a run is active: 409 <code>session_busy</code>.</p>
+<p>Operation <code>compressSession</code>. Needs a key with the scope <code>sessions</code>.</p>
+<section id="operation-compress-session-parameters">
+<h4><a href="#operation-compress-session-parameters">Parameters</a></h4>
+<table class="c4">
+<thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>session_id</code></td><td>path</td><td>string</td><td>Required. At most 512 characters.</td></tr>
+<tr><td><code>Idempotency-Key</code></td><td>header</td><td>string</td><td>1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or joins the first request while it is in progress. The same key with a different request returns 409. 1 to 255 characters; matches <code>^[\\x21-\\x7e]+$</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-compress-session-request-body">
+<h4><a href="#operation-compress-session-request-body">Request body</a></h4>
+<p><code>application/json</code>, required: <a href="#schema-compress-session-body">CompressSessionBody</a>.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>focus</code></td><td>string or null</td><td>The subject that the summary must keep. At most 4096 characters.</td></tr>
+</tbody>
+</table>
+<p>Other fields are refused.</p>
+</section>
+<section id="operation-compress-session-responses">
+<h4><a href="#operation-compress-session-responses">Responses</a></h4>
+<table class="c3 status">
+<thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>202</code></td><td><a href="#schema-run-accepted">RunAccepted</a></td><td>The run is recorded. Headers: <code>X-Agent-Run-Id</code>, <code>X-Agent-Session-Id</code>, <code>X-Agent-Session-Key</code>, <code>X-Agent-Model</code>, <code>Idempotency-Replayed</code>, <code>Location</code>.</td></tr>
+<tr><td><code>400</code>, <code>403</code>, <code>404</code>, <code>408</code>, <code>409</code>, <code>413</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
+<tr><td><code>415</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The body is not JSON, or it is compressed. In the latter case <code>Accept-Encoding</code> is <code>identity</code>. Headers: <code>Accept-Encoding</code>.</td></tr>
+<tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-compress-session-example">
+<h4><a href="#operation-compress-session-example">Example</a></h4>
+<pre tabindex="0"><code>curl -X POST &quot;http://127.0.0.1:8642/v1/sessions/$SESSION_ID/compress&quot; \\
+  -H &quot;Authorization: Bearer $API_SERVER_KEY&quot; \\
+  -H &quot;Content-Type: application/json&quot; \\
+  -d &#39;{
+  &quot;focus&quot;: &quot;the open questions&quot;
+}&#39;</code></pre>
+</section>
+</section>
+<section id="operation-undo-session" class="entry">
+<h3><a href="#operation-undo-session"><b class="badge post">POST</b> <code>/v1/sessions/{session_id}/undo</code></a></h3>
+<p>Remove the newest turns</p>
+<p>Removes the newest prompts with everything after them. While a run is active: 409 <code>session_busy</code>. When fewer prompts follow the last compression: 409 <code>nothing_to_undo</code>.</p>
+<p>Operation <code>undoSession</code>. Needs a key with the scope <code>sessions</code>.</p>
+<section id="operation-undo-session-parameters">
+<h4><a href="#operation-undo-session-parameters">Parameters</a></h4>
+<table class="c4">
+<thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>session_id</code></td><td>path</td><td>string</td><td>Required. At most 512 characters.</td></tr>
+<tr><td><code>Idempotency-Key</code></td><td>header</td><td>string</td><td>1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or joins the first request while it is in progress. The same key with a different request returns 409. 1 to 255 characters; matches <code>^[\\x21-\\x7e]+$</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-undo-session-request-body">
+<h4><a href="#operation-undo-session-request-body">Request body</a></h4>
+<p><code>application/json</code>, required: <a href="#schema-undo-session-body">UndoSessionBody</a>.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>turns</code></td><td>integer or null</td><td>Default: 1. 1 to 1000.</td></tr>
+</tbody>
+</table>
+<p>Other fields are refused.</p>
+</section>
+<section id="operation-undo-session-responses">
+<h4><a href="#operation-undo-session-responses">Responses</a></h4>
+<table class="c3 status">
+<thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>200</code></td><td><a href="#schema-session-undone">SessionUndone</a></td><td>The removed turns. Headers: <code>Idempotency-Replayed</code>.</td></tr>
+<tr><td><code>400</code>, <code>403</code>, <code>404</code>, <code>408</code>, <code>409</code>, <code>413</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
+<tr><td><code>415</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The body is not JSON, or it is compressed. In the latter case <code>Accept-Encoding</code> is <code>identity</code>. Headers: <code>Accept-Encoding</code>.</td></tr>
+<tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-undo-session-example">
+<h4><a href="#operation-undo-session-example">Example</a></h4>
+<pre tabindex="0"><code>curl -X POST &quot;http://127.0.0.1:8642/v1/sessions/$SESSION_ID/undo&quot; \\
+  -H &quot;Authorization: Bearer $API_SERVER_KEY&quot; \\
+  -H &quot;Content-Type: application/json&quot; \\
+  -d &#39;{
+  &quot;turns&quot;: 1
+}&#39;</code></pre>
+</section>
+</section>
+<section id="operation-export-session" class="entry">
+<h3><a href="#operation-export-session"><b class="badge get">GET</b> <code>/v1/sessions/{session_id}/export</code></a></h3>
+<p>Export a session</p>
+<p>Streams the whole conversation with its tool calls, without secrets. json: a Session and its SessionMessages. jsonl: the same, one a line. markdown: for people.</p>
+<p>Operation <code>exportSession</code>. Needs a key with the scope <code>read</code>.</p>
+<section id="operation-export-session-parameters">
+<h4><a href="#operation-export-session-parameters">Parameters</a></h4>
+<table class="c4">
+<thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>session_id</code></td><td>path</td><td>string</td><td>Required. At most 512 characters.</td></tr>
+<tr><td><code>format</code></td><td>query</td><td><code>&quot;json&quot;</code> or <code>&quot;jsonl&quot;</code> or <code>&quot;markdown&quot;</code></td><td>Default: json. Default <code>&quot;json&quot;</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-export-session-responses">
+<h4><a href="#operation-export-session-responses">Responses</a></h4>
+<table class="c3 status">
+<thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>200</code></td><td><code>text/plain; charset=utf-8</code></td><td>The document. Headers: <code>Content-Disposition</code>.</td></tr>
+<tr><td><code>400</code>, <code>403</code>, <code>404</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
+<tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-export-session-example">
+<h4><a href="#operation-export-session-example">Example</a></h4>
+<pre tabindex="0"><code>curl &quot;http://127.0.0.1:8642/v1/sessions/$SESSION_ID/export&quot; \\
+  -H &quot;Authorization: Bearer $API_SERVER_KEY&quot;</code></pre>
+</section>
+</section>
+<section id="operation-stream-session-events" class="entry">
+<h3><a href="#operation-stream-session-events"><b class="badge get">GET</b> <code>/v1/sessions/{session_id}/events</code></a></h3>
+<p>Follow the events of a session</p>
+<p>The events of all its runs, and those of the session itself. Without a cursor the stream begins now; <code>after=0</code> replays everything that is kept. The id of a server-sent event is its number in the session; pass it as <code>Last-Event-ID</code>, which takes precedence over <code>after</code>, to continue after it. Events that are no longer kept: 410 <code>events_expired</code>.</p>
+<p>Operation <code>streamSessionEvents</code>. Needs a key with the scope <code>read</code>.</p>
+<section id="operation-stream-session-events-parameters">
+<h4><a href="#operation-stream-session-events-parameters">Parameters</a></h4>
+<table class="c4">
+<thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>session_id</code></td><td>path</td><td>string</td><td>Required. At most 512 characters.</td></tr>
+<tr><td><code>types</code></td><td>query</td><td>array of string</td><td>Only these events, such as <code>message.completed,run.*</code>. At most 64 items; each at most 64 characters.</td></tr>
+<tr><td><code>after</code></td><td>query</td><td>string</td><td>Number of the last event already received. At most 32 characters.</td></tr>
+<tr><td><code>Last-Event-ID</code></td><td>header</td><td>string</td><td>Number of the last event already received. At most 32 characters.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-stream-session-events-responses">
+<h4><a href="#operation-stream-session-events-responses">Responses</a></h4>
+<table class="c3 status">
+<thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>200</code></td><td>stream of <a href="#schema-session-frame">SessionFrame</a></td><td>The events.</td></tr>
+<tr><td><code>400</code>, <code>403</code>, <code>404</code>, <code>410</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
+<tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-stream-session-events-stream">
+<h4><a href="#operation-stream-session-events-stream">Stream</a></h4>
+<p>Server-sent events; the data of each is <a href="#schema-session-frame">SessionFrame</a>. The name of each event is its field <code>event</code>. The stream closes after the last event.</p>
+<p>An event of a run of the session, or of the session itself. The id of the server-sent event is its number in the session; <code>seq</code> of an event of a run is its number in the run.</p>
+<p>One of, distinguished by <code>event</code>:</p>
+<table class="c3">
+<thead><tr><th scope="col">event</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>run.queued</code></td><td><a href="#schema-run-queued-event">RunQueuedEvent</a></td><td>The run is recorded and queued.</td></tr>
+<tr><td><code>run.started</code></td><td><a href="#schema-run-started-event">RunStartedEvent</a></td><td>The run started.</td></tr>
+<tr><td><code>run.snapshot</code></td><td><a href="#schema-run-snapshot-event">RunSnapshotEvent</a></td><td>The first event if some events after the cursor have been removed: the current run and its text so far. The next event is number <code>first_seq</code>. Its own <code>seq</code> is one less, so that a client can resume from it. Not journaled.</td></tr>
+<tr><td><code>message.started</code></td><td><a href="#schema-message-started-event">MessageStartedEvent</a></td><td>A message of the agent started.</td></tr>
+<tr><td><code>message.delta</code></td><td><a href="#schema-message-delta-event">MessageDeltaEvent</a></td><td>More text of a message. Deltas that are close in time are merged.</td></tr>
+<tr><td><code>message.completed</code></td><td><a href="#schema-message-completed-event">MessageCompletedEvent</a></td><td>A message is complete. <code>text</code> is the full text.</td></tr>
+<tr><td><code>reasoning.delta</code></td><td><a href="#schema-reasoning-delta-event">ReasoningDeltaEvent</a></td><td>More of the model&#39;s reasoning.</td></tr>
+<tr><td><code>reasoning.completed</code></td><td><a href="#schema-reasoning-completed-event">ReasoningCompletedEvent</a></td><td>A block of reasoning is complete.</td></tr>
+<tr><td><code>tool.generating</code></td><td><a href="#schema-tool-generating-run-event">ToolGeneratingRunEvent</a></td><td>The model begins to write a tool call. It is for display: the call may never come.</td></tr>
+<tr><td><code>tool.started</code></td><td><a href="#schema-tool-started-event">ToolStartedEvent</a></td><td>A tool call started.</td></tr>
+<tr><td><code>tool.progress</code></td><td><a href="#schema-tool-progress-event">ToolProgressEvent</a></td><td>Live output of a tool.</td></tr>
+<tr><td><code>tool.completed</code></td><td><a href="#schema-tool-completed-event">ToolCompletedEvent</a></td><td>A tool call ended.</td></tr>
+<tr><td><code>tool.requested</code></td><td><a href="#schema-tool-requested-event">ToolRequestedEvent</a></td><td>The client has to call one of its functions. The run ends; the next run continues with the result.</td></tr>
+<tr><td><code>approval.request</code></td><td><a href="#schema-approval-request-event">ApprovalRequestEvent</a></td><td>A tool call waits for approval.</td></tr>
+<tr><td><code>approval.responded</code></td><td><a href="#schema-approval-responded-event">ApprovalRespondedEvent</a></td><td>A question was answered.</td></tr>
+<tr><td><code>approval.expired</code></td><td><a href="#schema-approval-expired-event">ApprovalExpiredEvent</a></td><td>The approval expired, or the run ended first. The call was denied.</td></tr>
+<tr><td><code>clarify.request</code></td><td><a href="#schema-clarify-request-event">ClarifyRequestEvent</a></td><td>The agent asks people one or more questions.</td></tr>
+<tr><td><code>clarify.responded</code></td><td><a href="#schema-clarify-responded-event">ClarifyRespondedEvent</a></td><td>The questions were answered. A skipped question has an empty answer.</td></tr>
+<tr><td><code>clarify.expired</code></td><td><a href="#schema-clarify-expired-event">ClarifyExpiredEvent</a></td><td>The questions expired, or the run ended first.</td></tr>
+<tr><td><code>sudo.request</code></td><td><a href="#schema-sudo-request-event">SudoRequestEvent</a></td><td>A command needs a password. The answer goes to the command only and is never stored.</td></tr>
+<tr><td><code>sudo.responded</code></td><td><a href="#schema-sudo-responded-event">SudoRespondedEvent</a></td><td>The password was entered or refused. No event contains it.</td></tr>
+<tr><td><code>sudo.expired</code></td><td><a href="#schema-sudo-expired-event">SudoExpiredEvent</a></td><td>The request for the password expired, or the run ended first.</td></tr>
+<tr><td><code>secret.request</code></td><td><a href="#schema-secret-request-event">SecretRequestEvent</a></td><td>A secret is requested. The answer is stored in the environment file of the home. The agent learns only that it is set.</td></tr>
+<tr><td><code>secret.responded</code></td><td><a href="#schema-secret-responded-event">SecretRespondedEvent</a></td><td>The secret was stored or refused. No event contains it.</td></tr>
+<tr><td><code>secret.expired</code></td><td><a href="#schema-secret-expired-event">SecretExpiredEvent</a></td><td>The request for the secret expired, or the run ended first.</td></tr>
+<tr><td><code>subagent.spawn_requested</code></td><td><a href="#schema-subagent-requested-event">SubagentRequestedEvent</a></td><td>A task waits for a sub-agent, which will be the run <code>subagent_id</code>.</td></tr>
+<tr><td><code>subagent.start</code></td><td><a href="#schema-subagent-start-event">SubagentStartEvent</a></td><td>A sub-agent started a task. It is a separate run with the id <code>subagent_id</code>.</td></tr>
+<tr><td><code>subagent.thinking</code></td><td><a href="#schema-subagent-thought-event">SubagentThoughtEvent</a></td><td>Reasoning of a sub-agent.</td></tr>
+<tr><td><code>subagent.tool</code></td><td><a href="#schema-subagent-tool-event">SubagentToolEvent</a></td><td>A sub-agent called a tool.</td></tr>
+<tr><td><code>subagent.progress</code></td><td><a href="#schema-subagent-progress-event">SubagentProgressEvent</a></td><td>Intermediate text of a sub-agent.</td></tr>
+<tr><td><code>subagent.complete</code></td><td><a href="#schema-subagent-complete-event">SubagentCompleteEvent</a></td><td>A sub-agent finished.</td></tr>
+<tr><td><code>run.steer_accepted</code></td><td><a href="#schema-steer-accepted-event">SteerAcceptedEvent</a></td><td>Steering text was accepted. It reaches the model at the next step or is returned in the final event.</td></tr>
+<tr><td><code>compression.started</code></td><td><a href="#schema-compression-started-event">CompressionStartedEvent</a></td><td>The transcript is being compressed.</td></tr>
+<tr><td><code>compression.completed</code></td><td><a href="#schema-compression-completed-event">CompressionCompletedEvent</a></td><td>Compression finished. The numbers describe the model&#39;s input; tokens are estimates.</td></tr>
+<tr><td><code>run.notice</code></td><td><a href="#schema-notice-event">NoticeEvent</a></td><td>Information for people that is not a failure, such as a retry.</td></tr>
+<tr><td><code>usage.updated</code></td><td><a href="#schema-usage-updated-event">UsageUpdatedEvent</a></td><td>Usage so far.</td></tr>
+<tr><td><code>run.steered</code></td><td><a href="#schema-run-steered-event">RunSteeredEvent</a></td><td>Steering text was added to the turn.</td></tr>
+<tr><td><code>run.stopping</code></td><td><a href="#schema-run-stopping-event">RunStoppingEvent</a></td><td>A stop of the run was requested.</td></tr>
+<tr><td><code>run.completed</code></td><td><a href="#schema-run-completed-event">RunCompletedEvent</a></td><td>Final: the run completed. The last event.</td></tr>
+<tr><td><code>run.failed</code></td><td><a href="#schema-run-failed-event">RunFailedEvent</a></td><td>Final: the run failed. The last event.</td></tr>
+<tr><td><code>run.cancelled</code></td><td><a href="#schema-run-cancelled-event">RunCancelledEvent</a></td><td>Final: the run was stopped. The last event.</td></tr>
+<tr><td><code>run.interrupted</code></td><td><a href="#schema-run-interrupted-event">RunInterruptedEvent</a></td><td>Final: the process that executed the run ended. The last event.</td></tr>
+<tr><td><code>session.updated</code></td><td><a href="#schema-session-updated-event">SessionUpdatedEvent</a></td><td>Settings of the session changed. Contains the changed settings only.</td></tr>
+<tr><td><code>session.undone</code></td><td><a href="#schema-session-undone-event">SessionUndoneEvent</a></td><td>The newest turns were removed.</td></tr>
+<tr><td><code>background.complete</code></td><td><a href="#schema-background-complete-event">BackgroundCompleteEvent</a></td><td>A background prompt finished. <code>task_id</code> is its run.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-stream-session-events-example">
+<h4><a href="#operation-stream-session-events-example">Example</a></h4>
+<pre tabindex="0"><code>curl -N &quot;http://127.0.0.1:8642/v1/sessions/$SESSION_ID/events&quot; \\
+  -H &quot;Authorization: Bearer $API_SERVER_KEY&quot;</code></pre>
+</section>
+</section>
 </section>
 <section id="tag-questions">
 <h2><a href="#tag-questions">Questions</a></h2>
@@ -1674,6 +1978,72 @@ td:empty{display:none}
   -d &#39;{
   &quot;choice&quot;: &quot;once&quot;
 }&#39;</code></pre>
+</section>
+</section>
+<section id="operation-list-grants" class="entry">
+<h3><a href="#operation-list-grants"><b class="badge get">GET</b> <code>/v1/grants</code></a></h3>
+<p>List permanent approvals, newest first</p>
+<p>Operation <code>listGrants</code>. Needs a key with the scope <code>read</code>.</p>
+<section id="operation-list-grants-parameters">
+<h4><a href="#operation-list-grants-parameters">Parameters</a></h4>
+<table class="c4">
+<thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>limit</code></td><td>query</td><td>integer</td><td>1 to 100; default <code>20</code>.</td></tr>
+<tr><td><code>after</code></td><td>query</td><td>string</td><td><code>last_id</code> of the previous page. At most 512 characters.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-list-grants-responses">
+<h4><a href="#operation-list-grants-responses">Responses</a></h4>
+<table class="c3 status">
+<thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>200</code></td><td><a href="#schema-grant-list">GrantList</a></td><td>A page of approvals. Headers: <code>X-Agent-Event-Cursor</code> (Position of the feed before the list was read. To miss no change, follow GET /v1/events from there.).</td></tr>
+<tr><td><code>400</code>, <code>403</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
+<tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-list-grants-example">
+<h4><a href="#operation-list-grants-example">Example</a></h4>
+<pre tabindex="0"><code>curl http://127.0.0.1:8642/v1/grants \\
+  -H &quot;Authorization: Bearer $API_SERVER_KEY&quot;</code></pre>
+</section>
+</section>
+<section id="operation-delete-grant" class="entry">
+<h3><a href="#operation-delete-grant"><b class="badge delete">DELETE</b> <code>/v1/grants/{grant_id}</code></a></h3>
+<p>Revoke a permanent approval</p>
+<p>Calls that it covered require approval again, from the next one on.</p>
+<p>Operation <code>deleteGrant</code>. Needs a key with the scope <code>approvals</code>.</p>
+<section id="operation-delete-grant-parameters">
+<h4><a href="#operation-delete-grant-parameters">Parameters</a></h4>
+<table class="c4">
+<thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>grant_id</code></td><td>path</td><td>string</td><td>Required. At most 256 characters.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-delete-grant-responses">
+<h4><a href="#operation-delete-grant-responses">Responses</a></h4>
+<table class="c3 status">
+<thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>200</code></td><td><a href="#schema-deleted-grant">DeletedGrant</a></td><td>The approval is revoked.</td></tr>
+<tr><td><code>400</code>, <code>403</code>, <code>404</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
+<tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-delete-grant-example">
+<h4><a href="#operation-delete-grant-example">Example</a></h4>
+<pre tabindex="0"><code>curl -X DELETE &quot;http://127.0.0.1:8642/v1/grants/$GRANT_ID&quot; \\
+  -H &quot;Authorization: Bearer $API_SERVER_KEY&quot;</code></pre>
 </section>
 </section>
 </section>
@@ -3176,6 +3546,112 @@ td:empty{display:none}
 </section>
 </section>
 </section>
+<section id="tag-config">
+<h2><a href="#tag-config">Config</a></h2>
+<p>The configuration file: read it, change it, and get its schema.</p>
+<section id="operation-get-config" class="entry">
+<h3><a href="#operation-get-config"><b class="badge get">GET</b> <code>/v1/config</code></a></h3>
+<p>Get the configuration</p>
+<p>With the scope read. The <code>ETag</code> is that of the file.</p>
+<p>Operation <code>getConfig</code>. Needs a key with the scope <code>read</code>.</p>
+<section id="operation-get-config-parameters">
+<h4><a href="#operation-get-config-parameters">Parameters</a></h4>
+<table class="c4">
+<thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>If-None-Match</code></td><td>header</td><td>string</td><td>Returns 304 if the current version has this ETag. At most 1024 characters.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-get-config-responses">
+<h4><a href="#operation-get-config-responses">Responses</a></h4>
+<table class="c3 status">
+<thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>200</code></td><td><a href="#schema-config-view">ConfigView</a></td><td>The configuration. Headers: <code>ETag</code> (Version of the fields that clients can change. Send it as <code>If-Match</code> with a change.).</td></tr>
+<tr><td><code>304</code></td><td>none</td><td>It has the ETag of <code>If-None-Match</code>. Headers: <code>ETag</code> (Version of the fields that clients can change. Send it as <code>If-Match</code> with a change.).</td></tr>
+<tr><td><code>400</code>, <code>403</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
+<tr><td><code>429</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-get-config-example">
+<h4><a href="#operation-get-config-example">Example</a></h4>
+<pre tabindex="0"><code>curl http://127.0.0.1:8642/v1/config \\
+  -H &quot;Authorization: Bearer $API_SERVER_KEY&quot;</code></pre>
+</section>
+</section>
+<section id="operation-update-config" class="entry">
+<h3><a href="#operation-update-config"><b class="badge patch">PATCH</b> <code>/v1/config</code></a></h3>
+<p>Change the configuration file</p>
+<p>Comments and the order of the file stay. <code>If-Match</code> is required: 428 <code>precondition_required</code>. A patch with a mistake changes nothing: 400 <code>invalid_config</code> lists all in <code>details.issues</code>. A secret must be a reference such as <code>env:NAME</code>, and the text <code>[redacted]</code> is refused: 400 <code>secret_not_allowed</code>.</p>
+<p>Operation <code>updateConfig</code>. Needs a key with the scope <code>admin</code>.</p>
+<section id="operation-update-config-parameters">
+<h4><a href="#operation-update-config-parameters">Parameters</a></h4>
+<table class="c4">
+<thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>If-Match</code></td><td>header</td><td>string</td><td>Changes only the version with this ETag. At most 1024 characters.</td></tr>
+<tr><td><code>dry_run</code></td><td>query</td><td>boolean</td><td>True validates the request and returns the result, but stores and sends nothing. Default <code>false</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-update-config-request-body">
+<h4><a href="#operation-update-config-request-body">Request body</a></h4>
+<p><code>application/json</code>, required: <a href="#schema-config-patch">ConfigPatch</a>.</p>
+<p>A JSON Merge Patch of the file; null removes a key, so that its default applies. Lists are replaced as a whole.</p>
+<p>Type: object</p>
+</section>
+<section id="operation-update-config-responses">
+<h4><a href="#operation-update-config-responses">Responses</a></h4>
+<table class="c3 status">
+<thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>200</code></td><td><a href="#schema-config-change">ConfigChange</a></td><td>The changed keys. Headers: <code>ETag</code> (Version of the fields that clients can change. Send it as <code>If-Match</code> with a change.), <code>X-Agent-Dry-Run</code> (<code>true</code>: nothing was stored or sent.).</td></tr>
+<tr><td><code>400</code>, <code>403</code>, <code>408</code>, <code>413</code>, <code>428</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
+<tr><td><code>412</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The current version does not have the ETag of <code>If-Match</code>. <code>details.etag</code> has the current ETag.</td></tr>
+<tr><td><code>415</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The body is not JSON, or it is compressed. In the latter case <code>Accept-Encoding</code> is <code>identity</code>. Headers: <code>Accept-Encoding</code>.</td></tr>
+<tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-update-config-example">
+<h4><a href="#operation-update-config-example">Example</a></h4>
+<pre tabindex="0"><code>curl -X PATCH http://127.0.0.1:8642/v1/config \\
+  -H &quot;Authorization: Bearer $API_SERVER_KEY&quot; \\
+  -H &quot;Content-Type: application/json&quot; \\
+  -d &#39;{
+  &quot;log&quot;: {
+    &quot;level&quot;: &quot;debug&quot;
+  }
+}&#39;</code></pre>
+</section>
+</section>
+<section id="operation-get-config-schema" class="entry">
+<h3><a href="#operation-get-config-schema"><b class="badge get">GET</b> <code>/v1/config/schema</code></a></h3>
+<p>Get the schema of the configuration</p>
+<p>Operation <code>getConfigSchema</code>. Needs a key with the scope <code>read</code>.</p>
+<section id="operation-get-config-schema-responses">
+<h4><a href="#operation-get-config-schema-responses">Responses</a></h4>
+<table class="c3 status">
+<thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>200</code></td><td><a href="#schema-config-schema">ConfigSchema</a></td><td>The schema.</td></tr>
+<tr><td><code>400</code>, <code>403</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
+<tr><td><code>429</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-get-config-schema-example">
+<h4><a href="#operation-get-config-schema-example">Example</a></h4>
+<pre tabindex="0"><code>curl http://127.0.0.1:8642/v1/config/schema \\
+  -H &quot;Authorization: Bearer $API_SERVER_KEY&quot;</code></pre>
+</section>
+</section>
+</section>
 <section id="tag-keys">
 <h2><a href="#tag-keys">Keys</a></h2>
 <p>API keys: list, create, change, rotate and revoke them.</p>
@@ -4249,6 +4725,7 @@ td:empty{display:none}
 <tr><td><code>400</code></td><td><code>invalid_title</code></td><td><code>invalid_request_error</code></td><td>no</td></tr>
 <tr><td><code>400</code></td><td><code>missing_required_parameter</code></td><td><code>invalid_request_error</code></td><td>no</td></tr>
 <tr><td><code>400</code></td><td><code>model_not_found</code></td><td><code>invalid_request_error</code></td><td>no</td></tr>
+<tr><td><code>400</code></td><td><code>secret_not_allowed</code></td><td><code>invalid_request_error</code></td><td>no</td></tr>
 <tr><td><code>400</code></td><td><code>string_above_max_length</code></td><td><code>invalid_request_error</code></td><td>no</td></tr>
 <tr><td><code>400</code></td><td><code>unsupported_content_type</code></td><td><code>invalid_request_error</code></td><td>no</td></tr>
 <tr><td><code>400</code></td><td><code>unsupported_parameter</code></td><td><code>invalid_request_error</code></td><td>no</td></tr>
@@ -4261,6 +4738,7 @@ td:empty{display:none}
 <tr><td><code>403</code></td><td><code>origin_not_allowed</code></td><td><code>permission_error</code></td><td>no</td></tr>
 <tr><td><code>404</code></td><td><code>ask_not_found</code></td><td><code>not_found_error</code></td><td>no</td></tr>
 <tr><td><code>404</code></td><td><code>delivery_not_found</code></td><td><code>not_found_error</code></td><td>no</td></tr>
+<tr><td><code>404</code></td><td><code>grant_not_found</code></td><td><code>not_found_error</code></td><td>no</td></tr>
 <tr><td><code>404</code></td><td><code>job_not_found</code></td><td><code>not_found_error</code></td><td>no</td></tr>
 <tr><td><code>404</code></td><td><code>key_not_found</code></td><td><code>not_found_error</code></td><td>no</td></tr>
 <tr><td><code>404</code></td><td><code>message_not_found</code></td><td><code>not_found_error</code></td><td>no</td></tr>
@@ -4306,6 +4784,7 @@ td:empty{display:none}
 <tr><td><code>412</code></td><td><code>precondition_failed</code></td><td><code>conflict_error</code></td><td>no</td></tr>
 <tr><td><code>413</code></td><td><code>body_too_large</code></td><td><code>invalid_request_error</code></td><td>no</td></tr>
 <tr><td><code>415</code></td><td><code>unsupported_media_type</code></td><td><code>invalid_request_error</code></td><td>no</td></tr>
+<tr><td><code>428</code></td><td><code>precondition_required</code></td><td><code>conflict_error</code></td><td>no</td></tr>
 <tr><td><code>429</code></td><td><code>budget_exceeded</code></td><td><code>rate_limit_error</code></td><td>no</td></tr>
 <tr><td><code>429</code></td><td><code>queue_full</code></td><td><code>rate_limit_error</code></td><td>yes</td></tr>
 <tr><td><code>429</code></td><td><code>rate_limit_exceeded</code></td><td><code>rate_limit_error</code></td><td>yes</td></tr>
@@ -5082,6 +5561,16 @@ td:empty{display:none}
 </tbody>
 </table>
 </section>
+<section id="schema-compress-session-body" class="entry">
+<h3><a href="#schema-compress-session-body">CompressSessionBody</a></h3>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>focus</code></td><td>string or null</td><td>The subject that the summary must keep. At most 4096 characters.</td></tr>
+</tbody>
+</table>
+<p>Other fields are refused.</p>
+</section>
 <section id="schema-compression-completed-event" class="entry">
 <h3><a href="#schema-compression-completed-event">CompressionCompletedEvent</a></h3>
 <p>Compression finished. The numbers describe the model&#39;s input; tokens are estimates.</p>
@@ -5112,6 +5601,55 @@ td:empty{display:none}
 <tr><td><code>seq</code></td><td>integer</td><td>Required. At least 1.</td></tr>
 <tr><td><code>timestamp</code></td><td>number</td><td>Required.</td></tr>
 <tr><td><code>reason</code></td><td><code>&quot;requested&quot;</code> or <code>&quot;near_limit&quot;</code> or <code>&quot;overflow&quot;</code></td><td>Required.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="schema-config-change" class="entry">
+<h3><a href="#schema-config-change">ConfigChange</a></h3>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>object</code></td><td><code>&quot;agent.config.change&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>changed</code></td><td>array of string</td><td>Required. Keys of the file that changed.</td></tr>
+<tr><td><code>applied</code></td><td>array of string</td><td>Required. Those that this server already uses.</td></tr>
+<tr><td><code>restart_required</code></td><td>array of string</td><td>Required. Those that need a restart.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="schema-config-issue" class="entry">
+<h3><a href="#schema-config-issue">ConfigIssue</a></h3>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>path</code></td><td>string</td><td>Required. The key, such as api_server.port, or a variable. Empty: the file itself.</td></tr>
+<tr><td><code>message</code></td><td>string</td><td>Required. A clause about the value.</td></tr>
+<tr><td><code>line</code></td><td>integer or null</td><td>Required. In the file, from 1.</td></tr>
+<tr><td><code>column</code></td><td>integer or null</td><td>Required.</td></tr>
+<tr><td><code>severity</code></td><td><code>&quot;error&quot;</code> or <code>&quot;warning&quot;</code></td><td>Required.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="schema-config-patch" class="entry">
+<h3><a href="#schema-config-patch">ConfigPatch</a></h3>
+<p>A JSON Merge Patch of the file; null removes a key, so that its default applies. Lists are replaced as a whole.</p>
+<p>Type: object</p>
+</section>
+<section id="schema-config-schema" class="entry">
+<h3><a href="#schema-config-schema">ConfigSchema</a></h3>
+<p>JSON Schema 2020-12 of the file. <code>x-applies</code> says when a change takes effect: <code>live</code>, or at the next <code>restart</code>; <code>reload</code>, when the MCP servers are reloaded. <code>x-secret</code> marks values that only <code>env:NAME</code> may set over this API.</p>
+<p>Type: object</p>
+</section>
+<section id="schema-config-view" class="entry">
+<h3><a href="#schema-config-view">ConfigView</a></h3>
+<p>The configuration. Secrets are <code>[redacted]</code>; references such as <code>env:NAME</code> are shown.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>object</code></td><td><code>&quot;agent.config&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>effective</code></td><td>object</td><td>Required. The values in use, with all defaults.</td></tr>
+<tr><td><code>file</code></td><td>object or null</td><td>Required. The content of the file. Null: it does not exist, or cannot be read.</td></tr>
+<tr><td><code>issues</code></td><td>array of <a href="#schema-config-issue">ConfigIssue</a></td><td>Required. Mistakes in the file and its variables.</td></tr>
+<tr><td><code>pending_restart</code></td><td>array of string</td><td>Required. Keys whose value in the file differs from the one in use. A restart applies them.</td></tr>
 </tbody>
 </table>
 </section>
@@ -5302,6 +5840,17 @@ td:empty{display:none}
 </tbody>
 </table>
 <p>Other fields are refused.</p>
+</section>
+<section id="schema-deleted-grant" class="entry">
+<h3><a href="#schema-deleted-grant">DeletedGrant</a></h3>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>id</code></td><td>string</td><td>Required.</td></tr>
+<tr><td><code>object</code></td><td><code>&quot;agent.grant&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>deleted</code></td><td>boolean</td><td>Required.</td></tr>
+</tbody>
+</table>
 </section>
 <section id="schema-deleted-job" class="entry">
 <h3><a href="#schema-deleted-job">DeletedJob</a></h3>
@@ -5536,7 +6085,7 @@ td:empty{display:none}
 <section id="schema-error-code" class="entry">
 <h3><a href="#schema-error-code">ErrorCode</a></h3>
 <p>Stable name of the error.</p>
-<p>Type: <code>&quot;invalid_json&quot;</code> or <code>&quot;invalid_request&quot;</code> or <code>&quot;missing_required_parameter&quot;</code> or <code>&quot;unsupported_parameter&quot;</code> or <code>&quot;invalid_content_part&quot;</code> or <code>&quot;unsupported_content_type&quot;</code> or <code>&quot;invalid_image_url&quot;</code> or <code>&quot;string_above_max_length&quot;</code> or <code>&quot;model_not_found&quot;</code> or <code>&quot;invalid_session_id&quot;</code> or <code>&quot;invalid_session_key&quot;</code> or <code>&quot;invalid_cursor&quot;</code> or <code>&quot;invalid_idempotency_key&quot;</code> or <code>&quot;invalid_approval_choice&quot;</code> or <code>&quot;invalid_approval_request&quot;</code> or <code>&quot;invalid_steer_input&quot;</code> or <code>&quot;invalid_config&quot;</code> or <code>&quot;invalid_answer&quot;</code> or <code>&quot;invalid_schedule&quot;</code> or <code>&quot;request_timeout&quot;</code> or <code>&quot;missing_api_key&quot;</code> or <code>&quot;invalid_api_key&quot;</code> or <code>&quot;insufficient_scope&quot;</code> or <code>&quot;auth_required&quot;</code> or <code>&quot;auth_required_for_session&quot;</code> or <code>&quot;host_not_allowed&quot;</code> or <code>&quot;origin_not_allowed&quot;</code> or <code>&quot;not_found&quot;</code> or <code>&quot;run_not_found&quot;</code> or <code>&quot;session_not_found&quot;</code> or <code>&quot;response_not_found&quot;</code> or <code>&quot;previous_response_not_found&quot;</code> or <code>&quot;ask_not_found&quot;</code> or <code>&quot;question_not_found&quot;</code> or <code>&quot;route_not_found&quot;</code> or <code>&quot;key_not_found&quot;</code> or <code>&quot;delivery_not_found&quot;</code> or <code>&quot;job_not_found&quot;</code> or <code>&quot;occurrence_not_found&quot;</code> or <code>&quot;message_not_found&quot;</code> or <code>&quot;platform_not_found&quot;</code> or <code>&quot;skill_not_found&quot;</code> or <code>&quot;method_not_allowed&quot;</code> or <code>&quot;unsupported_media_type&quot;</code> or <code>&quot;body_too_large&quot;</code> or <code>&quot;session_busy&quot;</code> or <code>&quot;ask_not_pending&quot;</code> or <code>&quot;question_not_pending&quot;</code> or <code>&quot;route_exists&quot;</code> or <code>&quot;route_is_static&quot;</code> or <code>&quot;key_exists&quot;</code> or <code>&quot;key_is_static&quot;</code> or <code>&quot;last_admin_key&quot;</code> or <code>&quot;delivery_not_replayable&quot;</code> or <code>&quot;receiver_disabled&quot;</code> or <code>&quot;job_over&quot;</code> or <code>&quot;job_busy&quot;</code> or <code>&quot;message_not_retryable&quot;</code> or <code>&quot;message_being_sent&quot;</code> or <code>&quot;platform_not_ready&quot;</code> or <code>&quot;approval_not_active&quot;</code> or <code>&quot;approval_not_pending&quot;</code> or <code>&quot;run_not_active&quot;</code> or <code>&quot;run_not_accepting_steer&quot;</code> or <code>&quot;response_not_cancellable&quot;</code> or <code>&quot;idempotency_key_conflict&quot;</code> or <code>&quot;run_events_expired&quot;</code> or <code>&quot;events_expired&quot;</code> or <code>&quot;precondition_failed&quot;</code> or <code>&quot;rate_limit_exceeded&quot;</code> or <code>&quot;too_many_concurrent_runs&quot;</code> or <code>&quot;too_many_subscribers&quot;</code> or <code>&quot;budget_exceeded&quot;</code> or <code>&quot;context_too_long&quot;</code> or <code>&quot;nothing_to_branch&quot;</code> or <code>&quot;nothing_to_undo&quot;</code> or <code>&quot;invalid_title&quot;</code> or <code>&quot;unknown_command&quot;</code> or <code>&quot;command_usage&quot;</code> or <code>&quot;too_many_live_sessions&quot;</code> or <code>&quot;queue_full&quot;</code> or <code>&quot;internal_error&quot;</code> or <code>&quot;provider_error&quot;</code> or <code>&quot;agent_incomplete&quot;</code> or <code>&quot;server_draining&quot;</code> or <code>&quot;state_store_unavailable&quot;</code> or <code>&quot;agent_timeout&quot;</code></p>
+<p>Type: <code>&quot;invalid_json&quot;</code> or <code>&quot;invalid_request&quot;</code> or <code>&quot;missing_required_parameter&quot;</code> or <code>&quot;unsupported_parameter&quot;</code> or <code>&quot;invalid_content_part&quot;</code> or <code>&quot;unsupported_content_type&quot;</code> or <code>&quot;invalid_image_url&quot;</code> or <code>&quot;string_above_max_length&quot;</code> or <code>&quot;model_not_found&quot;</code> or <code>&quot;invalid_session_id&quot;</code> or <code>&quot;invalid_session_key&quot;</code> or <code>&quot;invalid_cursor&quot;</code> or <code>&quot;invalid_idempotency_key&quot;</code> or <code>&quot;invalid_approval_choice&quot;</code> or <code>&quot;invalid_approval_request&quot;</code> or <code>&quot;invalid_steer_input&quot;</code> or <code>&quot;invalid_config&quot;</code> or <code>&quot;invalid_answer&quot;</code> or <code>&quot;invalid_schedule&quot;</code> or <code>&quot;secret_not_allowed&quot;</code> or <code>&quot;request_timeout&quot;</code> or <code>&quot;missing_api_key&quot;</code> or <code>&quot;invalid_api_key&quot;</code> or <code>&quot;insufficient_scope&quot;</code> or <code>&quot;auth_required&quot;</code> or <code>&quot;auth_required_for_session&quot;</code> or <code>&quot;host_not_allowed&quot;</code> or <code>&quot;origin_not_allowed&quot;</code> or <code>&quot;not_found&quot;</code> or <code>&quot;run_not_found&quot;</code> or <code>&quot;session_not_found&quot;</code> or <code>&quot;response_not_found&quot;</code> or <code>&quot;previous_response_not_found&quot;</code> or <code>&quot;ask_not_found&quot;</code> or <code>&quot;question_not_found&quot;</code> or <code>&quot;route_not_found&quot;</code> or <code>&quot;key_not_found&quot;</code> or <code>&quot;grant_not_found&quot;</code> or <code>&quot;delivery_not_found&quot;</code> or <code>&quot;job_not_found&quot;</code> or <code>&quot;occurrence_not_found&quot;</code> or <code>&quot;message_not_found&quot;</code> or <code>&quot;platform_not_found&quot;</code> or <code>&quot;skill_not_found&quot;</code> or <code>&quot;method_not_allowed&quot;</code> or <code>&quot;unsupported_media_type&quot;</code> or <code>&quot;body_too_large&quot;</code> or <code>&quot;session_busy&quot;</code> or <code>&quot;ask_not_pending&quot;</code> or <code>&quot;question_not_pending&quot;</code> or <code>&quot;route_exists&quot;</code> or <code>&quot;route_is_static&quot;</code> or <code>&quot;key_exists&quot;</code> or <code>&quot;key_is_static&quot;</code> or <code>&quot;last_admin_key&quot;</code> or <code>&quot;delivery_not_replayable&quot;</code> or <code>&quot;receiver_disabled&quot;</code> or <code>&quot;job_over&quot;</code> or <code>&quot;job_busy&quot;</code> or <code>&quot;message_not_retryable&quot;</code> or <code>&quot;message_being_sent&quot;</code> or <code>&quot;platform_not_ready&quot;</code> or <code>&quot;approval_not_active&quot;</code> or <code>&quot;approval_not_pending&quot;</code> or <code>&quot;run_not_active&quot;</code> or <code>&quot;run_not_accepting_steer&quot;</code> or <code>&quot;response_not_cancellable&quot;</code> or <code>&quot;idempotency_key_conflict&quot;</code> or <code>&quot;run_events_expired&quot;</code> or <code>&quot;events_expired&quot;</code> or <code>&quot;precondition_failed&quot;</code> or <code>&quot;precondition_required&quot;</code> or <code>&quot;rate_limit_exceeded&quot;</code> or <code>&quot;too_many_concurrent_runs&quot;</code> or <code>&quot;too_many_subscribers&quot;</code> or <code>&quot;budget_exceeded&quot;</code> or <code>&quot;context_too_long&quot;</code> or <code>&quot;nothing_to_branch&quot;</code> or <code>&quot;nothing_to_undo&quot;</code> or <code>&quot;invalid_title&quot;</code> or <code>&quot;unknown_command&quot;</code> or <code>&quot;command_usage&quot;</code> or <code>&quot;too_many_live_sessions&quot;</code> or <code>&quot;queue_full&quot;</code> or <code>&quot;internal_error&quot;</code> or <code>&quot;provider_error&quot;</code> or <code>&quot;agent_incomplete&quot;</code> or <code>&quot;server_draining&quot;</code> or <code>&quot;state_store_unavailable&quot;</code> or <code>&quot;agent_timeout&quot;</code></p>
 </section>
 <section id="schema-error-envelope" class="entry">
 <h3><a href="#schema-error-envelope">ErrorEnvelope</a></h3>
@@ -5587,7 +6136,7 @@ td:empty{display:none}
 <tr><td><code>created_at</code></td><td>number</td><td>Required. Unix time in seconds.</td></tr>
 <tr><td><code>owner</code></td><td>string</td><td>Required.</td></tr>
 <tr><td><code>actor</code></td><td>string or null</td><td>Required. Author of the change: the name of a key, or a surface such as <code>http:ci</code>. Null: the server.</td></tr>
-<tr><td><code>data</code></td><td>object</td><td>Required. The kind and id of the resource, and its state after the change. run: status, kind, session_id, source. question: kind, status, run_id, session_id, expires_at. message: platform, status, ref. delivery: route, event, status, run_id. route: enabled. occurrence: job_id, scheduled_at, status, delivery_status. job: state, revision. key: name, scopes, expires_at, previous_expires_at; events of keys need the scope admin.</td></tr>
+<tr><td><code>data</code></td><td>object</td><td>Required. The kind and id of the resource, and its state after the change. run: status, kind, session_id, source. question: kind, status, run_id, session_id, expires_at. message: platform, status, ref. delivery: route, event, status, run_id. route: enabled. occurrence: job_id, scheduled_at, status, delivery_status. job: state, revision. grant: tool. key: name, scopes, expires_at, previous_expires_at; config: changed, restart_required. Events of keys and of the configuration need the scope admin.</td></tr>
 <tr><td><code>data.object</code></td><td>string</td><td>Required.</td></tr>
 <tr><td><code>data.id</code></td><td>string</td><td>Required.</td></tr>
 </tbody>
@@ -5610,7 +6159,7 @@ td:empty{display:none}
 <section id="schema-feed-event-type" class="entry">
 <h3><a href="#schema-feed-event-type">FeedEventType</a></h3>
 <p>The kind of a resource and its change.</p>
-<p>Type: <code>&quot;session.created&quot;</code> or <code>&quot;session.updated&quot;</code> or <code>&quot;session.deleted&quot;</code> or <code>&quot;run.created&quot;</code> or <code>&quot;run.updated&quot;</code> or <code>&quot;question.created&quot;</code> or <code>&quot;question.updated&quot;</code> or <code>&quot;delivery.created&quot;</code> or <code>&quot;delivery.updated&quot;</code> or <code>&quot;route.created&quot;</code> or <code>&quot;route.updated&quot;</code> or <code>&quot;route.deleted&quot;</code> or <code>&quot;occurrence.created&quot;</code> or <code>&quot;occurrence.updated&quot;</code> or <code>&quot;message.created&quot;</code> or <code>&quot;message.updated&quot;</code> or <code>&quot;job.created&quot;</code> or <code>&quot;job.updated&quot;</code> or <code>&quot;job.deleted&quot;</code> or <code>&quot;key.created&quot;</code> or <code>&quot;key.updated&quot;</code> or <code>&quot;key.deleted&quot;</code></p>
+<p>Type: <code>&quot;session.created&quot;</code> or <code>&quot;session.updated&quot;</code> or <code>&quot;session.deleted&quot;</code> or <code>&quot;run.created&quot;</code> or <code>&quot;run.updated&quot;</code> or <code>&quot;question.created&quot;</code> or <code>&quot;question.updated&quot;</code> or <code>&quot;delivery.created&quot;</code> or <code>&quot;delivery.updated&quot;</code> or <code>&quot;route.created&quot;</code> or <code>&quot;route.updated&quot;</code> or <code>&quot;route.deleted&quot;</code> or <code>&quot;occurrence.created&quot;</code> or <code>&quot;occurrence.updated&quot;</code> or <code>&quot;message.created&quot;</code> or <code>&quot;message.updated&quot;</code> or <code>&quot;job.created&quot;</code> or <code>&quot;job.updated&quot;</code> or <code>&quot;job.deleted&quot;</code> or <code>&quot;grant.created&quot;</code> or <code>&quot;grant.deleted&quot;</code> or <code>&quot;key.created&quot;</code> or <code>&quot;key.updated&quot;</code> or <code>&quot;key.deleted&quot;</code> or <code>&quot;config.updated&quot;</code></p>
 </section>
 <section id="schema-feed-frame" class="entry">
 <h3><a href="#schema-feed-frame">FeedFrame</a></h3>
@@ -5676,6 +6225,17 @@ td:empty{display:none}
 <h3><a href="#schema-finish-reason">FinishReason</a></h3>
 <p>Type: <code>&quot;stop&quot;</code> or <code>&quot;length&quot;</code> or <code>&quot;tool_calls&quot;</code> or <code>&quot;content_filter&quot;</code></p>
 </section>
+<section id="schema-fork-session-body" class="entry">
+<h3><a href="#schema-fork-session-body">ForkSessionBody</a></h3>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>title</code></td><td>string or null</td><td>Null: the next number of the parent&#39;s title. At most 512 characters.</td></tr>
+<tr><td><code>through_message</code></td><td>integer or null</td><td><code>sequence</code> of the last message to copy. Null: the last complete one. At least 1.</td></tr>
+</tbody>
+</table>
+<p>Other fields are refused.</p>
+</section>
 <section id="schema-function-call-item" class="entry">
 <h3><a href="#schema-function-call-item">FunctionCallItem</a></h3>
 <p>A call for the client to make.</p>
@@ -5712,6 +6272,34 @@ td:empty{display:none}
 <tbody>
 <tr><td><code>type</code></td><td><code>&quot;function&quot;</code></td><td>Required.</td></tr>
 <tr><td><code>name</code></td><td>string</td><td>Required.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="schema-grant" class="entry">
+<h3><a href="#schema-grant">Grant</a></h3>
+<p>An approval that was given for always. Calls like it need no approval.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>object</code></td><td><code>&quot;agent.grant&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>id</code></td><td>string</td><td>Required.</td></tr>
+<tr><td><code>owner</code></td><td>string</td><td>Required.</td></tr>
+<tr><td><code>tool</code></td><td>string</td><td>Required.</td></tr>
+<tr><td><code>title</code></td><td>string</td><td>Required. The call that was approved first.</td></tr>
+<tr><td><code>created_at</code></td><td>number</td><td>Required. Unix time in seconds.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="schema-grant-list" class="entry">
+<h3><a href="#schema-grant-list">GrantList</a></h3>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>object</code></td><td><code>&quot;list&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>data</code></td><td>array of <a href="#schema-grant">Grant</a></td><td>Required.</td></tr>
+<tr><td><code>first_id</code></td><td>string or null</td><td>Required.</td></tr>
+<tr><td><code>last_id</code></td><td>string or null</td><td>Required. Pass it as <code>after</code>.</td></tr>
+<tr><td><code>has_more</code></td><td>boolean</td><td>Required.</td></tr>
 </tbody>
 </table>
 </section>
@@ -7878,6 +8466,61 @@ td:empty{display:none}
 </tbody>
 </table>
 </section>
+<section id="schema-session-frame" class="entry">
+<h3><a href="#schema-session-frame">SessionFrame</a></h3>
+<p>An event of a run of the session, or of the session itself. The id of the server-sent event is its number in the session; <code>seq</code> of an event of a run is its number in the run.</p>
+<p>One of, distinguished by <code>event</code>:</p>
+<table class="c3">
+<thead><tr><th scope="col">event</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>run.queued</code></td><td><a href="#schema-run-queued-event">RunQueuedEvent</a></td><td>The run is recorded and queued.</td></tr>
+<tr><td><code>run.started</code></td><td><a href="#schema-run-started-event">RunStartedEvent</a></td><td>The run started.</td></tr>
+<tr><td><code>run.snapshot</code></td><td><a href="#schema-run-snapshot-event">RunSnapshotEvent</a></td><td>The first event if some events after the cursor have been removed: the current run and its text so far. The next event is number <code>first_seq</code>. Its own <code>seq</code> is one less, so that a client can resume from it. Not journaled.</td></tr>
+<tr><td><code>message.started</code></td><td><a href="#schema-message-started-event">MessageStartedEvent</a></td><td>A message of the agent started.</td></tr>
+<tr><td><code>message.delta</code></td><td><a href="#schema-message-delta-event">MessageDeltaEvent</a></td><td>More text of a message. Deltas that are close in time are merged.</td></tr>
+<tr><td><code>message.completed</code></td><td><a href="#schema-message-completed-event">MessageCompletedEvent</a></td><td>A message is complete. <code>text</code> is the full text.</td></tr>
+<tr><td><code>reasoning.delta</code></td><td><a href="#schema-reasoning-delta-event">ReasoningDeltaEvent</a></td><td>More of the model&#39;s reasoning.</td></tr>
+<tr><td><code>reasoning.completed</code></td><td><a href="#schema-reasoning-completed-event">ReasoningCompletedEvent</a></td><td>A block of reasoning is complete.</td></tr>
+<tr><td><code>tool.generating</code></td><td><a href="#schema-tool-generating-run-event">ToolGeneratingRunEvent</a></td><td>The model begins to write a tool call. It is for display: the call may never come.</td></tr>
+<tr><td><code>tool.started</code></td><td><a href="#schema-tool-started-event">ToolStartedEvent</a></td><td>A tool call started.</td></tr>
+<tr><td><code>tool.progress</code></td><td><a href="#schema-tool-progress-event">ToolProgressEvent</a></td><td>Live output of a tool.</td></tr>
+<tr><td><code>tool.completed</code></td><td><a href="#schema-tool-completed-event">ToolCompletedEvent</a></td><td>A tool call ended.</td></tr>
+<tr><td><code>tool.requested</code></td><td><a href="#schema-tool-requested-event">ToolRequestedEvent</a></td><td>The client has to call one of its functions. The run ends; the next run continues with the result.</td></tr>
+<tr><td><code>approval.request</code></td><td><a href="#schema-approval-request-event">ApprovalRequestEvent</a></td><td>A tool call waits for approval.</td></tr>
+<tr><td><code>approval.responded</code></td><td><a href="#schema-approval-responded-event">ApprovalRespondedEvent</a></td><td>A question was answered.</td></tr>
+<tr><td><code>approval.expired</code></td><td><a href="#schema-approval-expired-event">ApprovalExpiredEvent</a></td><td>The approval expired, or the run ended first. The call was denied.</td></tr>
+<tr><td><code>clarify.request</code></td><td><a href="#schema-clarify-request-event">ClarifyRequestEvent</a></td><td>The agent asks people one or more questions.</td></tr>
+<tr><td><code>clarify.responded</code></td><td><a href="#schema-clarify-responded-event">ClarifyRespondedEvent</a></td><td>The questions were answered. A skipped question has an empty answer.</td></tr>
+<tr><td><code>clarify.expired</code></td><td><a href="#schema-clarify-expired-event">ClarifyExpiredEvent</a></td><td>The questions expired, or the run ended first.</td></tr>
+<tr><td><code>sudo.request</code></td><td><a href="#schema-sudo-request-event">SudoRequestEvent</a></td><td>A command needs a password. The answer goes to the command only and is never stored.</td></tr>
+<tr><td><code>sudo.responded</code></td><td><a href="#schema-sudo-responded-event">SudoRespondedEvent</a></td><td>The password was entered or refused. No event contains it.</td></tr>
+<tr><td><code>sudo.expired</code></td><td><a href="#schema-sudo-expired-event">SudoExpiredEvent</a></td><td>The request for the password expired, or the run ended first.</td></tr>
+<tr><td><code>secret.request</code></td><td><a href="#schema-secret-request-event">SecretRequestEvent</a></td><td>A secret is requested. The answer is stored in the environment file of the home. The agent learns only that it is set.</td></tr>
+<tr><td><code>secret.responded</code></td><td><a href="#schema-secret-responded-event">SecretRespondedEvent</a></td><td>The secret was stored or refused. No event contains it.</td></tr>
+<tr><td><code>secret.expired</code></td><td><a href="#schema-secret-expired-event">SecretExpiredEvent</a></td><td>The request for the secret expired, or the run ended first.</td></tr>
+<tr><td><code>subagent.spawn_requested</code></td><td><a href="#schema-subagent-requested-event">SubagentRequestedEvent</a></td><td>A task waits for a sub-agent, which will be the run <code>subagent_id</code>.</td></tr>
+<tr><td><code>subagent.start</code></td><td><a href="#schema-subagent-start-event">SubagentStartEvent</a></td><td>A sub-agent started a task. It is a separate run with the id <code>subagent_id</code>.</td></tr>
+<tr><td><code>subagent.thinking</code></td><td><a href="#schema-subagent-thought-event">SubagentThoughtEvent</a></td><td>Reasoning of a sub-agent.</td></tr>
+<tr><td><code>subagent.tool</code></td><td><a href="#schema-subagent-tool-event">SubagentToolEvent</a></td><td>A sub-agent called a tool.</td></tr>
+<tr><td><code>subagent.progress</code></td><td><a href="#schema-subagent-progress-event">SubagentProgressEvent</a></td><td>Intermediate text of a sub-agent.</td></tr>
+<tr><td><code>subagent.complete</code></td><td><a href="#schema-subagent-complete-event">SubagentCompleteEvent</a></td><td>A sub-agent finished.</td></tr>
+<tr><td><code>run.steer_accepted</code></td><td><a href="#schema-steer-accepted-event">SteerAcceptedEvent</a></td><td>Steering text was accepted. It reaches the model at the next step or is returned in the final event.</td></tr>
+<tr><td><code>compression.started</code></td><td><a href="#schema-compression-started-event">CompressionStartedEvent</a></td><td>The transcript is being compressed.</td></tr>
+<tr><td><code>compression.completed</code></td><td><a href="#schema-compression-completed-event">CompressionCompletedEvent</a></td><td>Compression finished. The numbers describe the model&#39;s input; tokens are estimates.</td></tr>
+<tr><td><code>run.notice</code></td><td><a href="#schema-notice-event">NoticeEvent</a></td><td>Information for people that is not a failure, such as a retry.</td></tr>
+<tr><td><code>usage.updated</code></td><td><a href="#schema-usage-updated-event">UsageUpdatedEvent</a></td><td>Usage so far.</td></tr>
+<tr><td><code>run.steered</code></td><td><a href="#schema-run-steered-event">RunSteeredEvent</a></td><td>Steering text was added to the turn.</td></tr>
+<tr><td><code>run.stopping</code></td><td><a href="#schema-run-stopping-event">RunStoppingEvent</a></td><td>A stop of the run was requested.</td></tr>
+<tr><td><code>run.completed</code></td><td><a href="#schema-run-completed-event">RunCompletedEvent</a></td><td>Final: the run completed. The last event.</td></tr>
+<tr><td><code>run.failed</code></td><td><a href="#schema-run-failed-event">RunFailedEvent</a></td><td>Final: the run failed. The last event.</td></tr>
+<tr><td><code>run.cancelled</code></td><td><a href="#schema-run-cancelled-event">RunCancelledEvent</a></td><td>Final: the run was stopped. The last event.</td></tr>
+<tr><td><code>run.interrupted</code></td><td><a href="#schema-run-interrupted-event">RunInterruptedEvent</a></td><td>Final: the process that executed the run ended. The last event.</td></tr>
+<tr><td><code>session.updated</code></td><td><a href="#schema-session-updated-event">SessionUpdatedEvent</a></td><td>Settings of the session changed. Contains the changed settings only.</td></tr>
+<tr><td><code>session.undone</code></td><td><a href="#schema-session-undone-event">SessionUndoneEvent</a></td><td>The newest turns were removed.</td></tr>
+<tr><td><code>background.complete</code></td><td><a href="#schema-background-complete-event">BackgroundCompleteEvent</a></td><td>A background prompt finished. <code>task_id</code> is its run.</td></tr>
+</tbody>
+</table>
+</section>
 <section id="schema-session-list" class="entry">
 <h3><a href="#schema-session-list">SessionList</a></h3>
 <table class="c3">
@@ -7928,6 +8571,18 @@ td:empty{display:none}
 <h3><a href="#schema-session-status">SessionStatus</a></h3>
 <p>running: a run is active or queued. waiting: a question is open. idle: neither.</p>
 <p>Type: <code>&quot;idle&quot;</code> or <code>&quot;running&quot;</code> or <code>&quot;waiting&quot;</code></p>
+</section>
+<section id="schema-session-undone" class="entry">
+<h3><a href="#schema-session-undone">SessionUndone</a></h3>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>object</code></td><td><code>&quot;agent.session.undone&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>session_id</code></td><td>string</td><td>Required.</td></tr>
+<tr><td><code>removed</code></td><td>integer</td><td>Required. Number of messages.</td></tr>
+<tr><td><code>prompt</code></td><td>string</td><td>Required. The oldest removed prompt, to edit it.</td></tr>
+</tbody>
+</table>
 </section>
 <section id="schema-session-undone-event" class="entry">
 <h3><a href="#schema-session-undone-event">SessionUndoneEvent</a></h3>
@@ -8123,6 +8778,7 @@ td:empty{display:none}
 <tr><td><code>task_index</code></td><td>integer</td><td>Required. At least 0.</td></tr>
 <tr><td><code>task_count</code></td><td>integer</td><td>Required. At least 1.</td></tr>
 <tr><td><code>model</code></td><td>string</td><td>Required.</td></tr>
+<tr><td><code>toolsets</code></td><td>array of string</td><td>Toolsets of the sub-agent. Absent, it has all configured ones.</td></tr>
 </tbody>
 </table>
 </section>
@@ -8145,6 +8801,7 @@ td:empty{display:none}
 <tr><td><code>task_index</code></td><td>integer</td><td>Required. At least 0.</td></tr>
 <tr><td><code>task_count</code></td><td>integer</td><td>Required. At least 1.</td></tr>
 <tr><td><code>model</code></td><td>string</td><td>Required.</td></tr>
+<tr><td><code>toolsets</code></td><td>array of string</td><td>Toolsets of the sub-agent. Absent, it has all configured ones.</td></tr>
 </tbody>
 </table>
 </section>
@@ -8480,6 +9137,16 @@ td:empty{display:none}
 <tr><td><code>has_more</code></td><td>boolean</td><td>Required.</td></tr>
 </tbody>
 </table>
+</section>
+<section id="schema-undo-session-body" class="entry">
+<h3><a href="#schema-undo-session-body">UndoSessionBody</a></h3>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>turns</code></td><td>integer or null</td><td>Default: 1. 1 to 1000.</td></tr>
+</tbody>
+</table>
+<p>Other fields are refused.</p>
 </section>
 <section id="schema-unpriced-tokens" class="entry">
 <h3><a href="#schema-unpriced-tokens">UnpricedTokens</a></h3>

@@ -16,7 +16,7 @@ export interface Operations {
   verifyWebhook: {
     request: { readonly path: NonNullable<T.VerifyWebhookData["path"]>; readonly query: NonNullable<T.VerifyWebhookData["query"]> };
     response:
-      | { readonly status: 200; readonly headers?: { readonly "x-request-id"?: string }; readonly raw: string; readonly contentType: "text/plain" }
+      | { readonly status: 200; readonly headers?: { readonly "x-request-id"?: string }; readonly raw: string | AsyncIterable<string | Uint8Array>; readonly contentType: "text/plain" }
       | { readonly status: 400; readonly headers?: { readonly "x-request-id"?: string }; readonly body: T.VerifyWebhookErrors[400] }
       | { readonly status: 401; readonly headers?: { readonly "x-request-id"?: string }; readonly body: T.VerifyWebhookErrors[401] }
       | { readonly status: 405; readonly headers?: { readonly "x-request-id"?: string; readonly allow?: string }; readonly body: T.VerifyWebhookErrors[405] }

@@ -102,7 +102,7 @@ export const cronBreakages: readonly Breakage[] = [
   },
   {
     name: "cron-quiet-feed",
-    guarantee: "A job that only moves on to its next instant is no event",
+    guarantee: "A job that only moves on to its next instant is not an event",
     file: "cron/tick/claim.ts",
     from: "if (columns.state !== row.state) recordJob(",
     to: "recordJob(",

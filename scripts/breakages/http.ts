@@ -203,4 +203,12 @@ export const httpBreakages: readonly Breakage[] = [
     to: "",
     tests: ["compat/openai-tools.test.ts", "flows/provider.test.ts"],
   },
+  {
+    name: "responses-of-an-owner",
+    guarantee: "A response can be continued with every key of its owner",
+    file: "http/responses/request.ts",
+    from: "const { owner } = ctx.identity;",
+    to: "const { name: owner } = ctx.identity;",
+    tests: ["contract/http/control-owners.test.ts"],
+  },
 ];

@@ -128,7 +128,7 @@ export const surfaceBreakages: readonly Breakage[] = [
   },
   {
     name: "acp-cancelled-permission",
-    guarantee: "A permission request that the editor cancels is no permission",
+    guarantee: "A permission request that the editor cancels is not a permission",
     file: "acp/questions/permission.ts",
     from: `if (outcome.outcome === "cancelled") return { type: "cancel" };`,
     to: `if (outcome.outcome === "cancelled") return { type: "reply", reply: { choice: "once" }, by: "acp" };`,
@@ -216,7 +216,7 @@ export const surfaceBreakages: readonly Breakage[] = [
   },
   {
     name: "numbers-of-variables",
-    guarantee: "A variable that is no number keeps the service from starting",
+    guarantee: "A variable that is not a number keeps the service from starting",
     file: "config/variable-value.ts",
     from: "if (!isNumber.test(text)) return undefined;",
     to: "",
@@ -301,5 +301,21 @@ export const surfaceBreakages: readonly Breakage[] = [
     from: "if (isEmpty || next.length <= width) {",
     to: "if (isEmpty || next.length <= 2 * width) {",
     tests: ["unit/cli/usage.test.ts"],
+  },
+  {
+    name: "commands-of-a-killed-agent",
+    guarantee: "A command ends when agentd is killed, also without a sandbox",
+    file: "exec/process-group.ts",
+    from: 'for pid in $left; do kill -s KILL -- "-$pid"; done`;',
+    to: "`;",
+    tests: ["process/acp/exit.test.ts"],
+  },
+  {
+    name: "programs-of-a-repository",
+    guarantee: "A reference to commits starts no program that the repository names",
+    file: "rpc/session/references.ts",
+    from: '"log.showSignature=false"',
+    to: '"log.showSignature=true"',
+    tests: ["contract/rpc/references.test.ts"],
   },
 ];

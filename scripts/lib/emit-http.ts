@@ -93,7 +93,10 @@ function printContent({ id }: Operation, { status }: Response, { type, schema }:
     return [`readonly stream: AsyncIterable<SseMessage<T.${componentName(schema["$ref"])}>>`];
   }
   if (type !== "application/json") {
-    return [`readonly raw: string`, `readonly contentType: ${JSON.stringify(type)}`];
+    return [
+      `readonly raw: string | AsyncIterable<string | Uint8Array>`,
+      `readonly contentType: ${JSON.stringify(type)}`,
+    ];
   }
   const group = status === "default" || Number(status) >= 400 ? "Errors" : "Responses";
   return [`readonly body: T.${pascalCase(id)}${group}[${status === "default" ? '"default"' : status}]`];

@@ -113,7 +113,7 @@ async function printTypes(
       // Flat functions take the client as an option, and then every call throws on Deno.
       operations: { strategy: "single", containerName, nesting: "operationId" },
     },
-    // One way to fail: what is no answer is thrown.
+    // One way to fail: what is not an answer is thrown.
     { name: "@hey-api/client-fetch", throwOnError: containerName === "AgentClient" },
   ];
   await createClient([

@@ -38,7 +38,7 @@ function checkForeign(document: BundledDocument): readonly string[] {
         : "",
       typeof schema["const"] === "boolean" ? "a constant true or false: write type: boolean" : "",
       schema["type"] === "null" && !/\/(?:oneOf|anyOf)\/\d+$/.test(at)
-        ? "null alone is no type: write a union with what it may be"
+        ? "null alone is not a type: write a union with what it may be"
         : "",
       "default" in schema && at.includes("/properties/")
         ? "a default makes the property required for clients: write it in the description"

@@ -258,7 +258,7 @@ ${this.#declarations.join("\n\n")}`;
     return `${head}:\n${text}${gap}${rows.join("") || (text === "" ? "    pass\n" : "")}`;
   }
 
-  /** A class cannot have members that are no names, that it would rename, or that hide a type. */
+  /** A class cannot have members that are not names, that it would rename, or that hide a type. */
   #mustBeCall(members: readonly Member[]): boolean {
     return members.some(
       ({ key }) =>

@@ -157,7 +157,7 @@ export type EngineEvent =
   | { readonly type: "reasoning.end"; readonly text: string }
   /** The model begins to write a call of this tool. */
   | { readonly type: "tool.generating"; readonly tool: string }
-  /** A notice for people that is no failure: a retry, a fallback. */
+  /** A notice for people that is not a failure: a retry, a fallback. */
   | { readonly type: "notice"; readonly text: string };
 
 /** What model calls used. Input includes what was read from a cache, and what was written to it. */

@@ -61,10 +61,15 @@ export interface ModelCatalog {
   resolve(name: string): ModelRef | undefined;
   /** Returns the context size of the model: configured, reported by its server, published, or the default. */
   contextTokensOf(ref: ModelRef): number;
-  /** Asks the server of the model for its context, if it reports one. Bounded in time; never rejects. */
-  refreshContext(ref: ModelRef, options?: RefreshOptions): Promise<void>;
+  /**
+   * Asks the server of the model for its context. Bounded in time; never rejects. Undefined when nothing is asked: the
+   * context is configured, the server reports none, or it has answered.
+   */
+  refreshContext(ref: ModelRef, options?: RefreshOptions): Promise<void> | undefined;
   /** Returns why no model answers, although a server of one is there; undefined when the default model answers. */
   whyNone?(): string | undefined;
+  /** Returns why nothing unattended may use the default model: a provider is configured, but no model is chosen. */
+  whyUnchosen?(): string | undefined;
   /** Returns the providers in their order, each with its known models; the demo model needs no key. */
   list(): readonly ListedProvider[];
 }
@@ -73,7 +78,8 @@ export interface ModelCatalog {
 export interface ContextSource {
   /** Returns the last reported context; undefined when none is known. */
   known(ref: ModelRef): number | undefined;
-  refresh(ref: ModelRef, options: RefreshOptions): Promise<void>;
+  /** Undefined when there is nothing to wait for. */
+  refresh(ref: ModelRef, options: RefreshOptions): Promise<void> | undefined;
 }
 
 export interface RefreshOptions {
@@ -126,9 +132,8 @@ export function createModelCatalog(from: {
     resolve: (name) => find(name, providers, chosen),
     contextTokensOf: (ref) =>
       configuredContext(ref) ?? contexts?.known(ref) ?? publishedContext(ref.id) ?? defaultContextTokens,
-    refreshContext: async (ref, options = {}) => {
-      if (configuredContext(ref) === undefined) await contexts?.refresh(ref, options);
-    },
+    refreshContext: (ref, options = {}) =>
+      configuredContext(ref) === undefined ? contexts?.refresh(ref, options) : undefined,
     list: () =>
       providers.map(({ name, type, models, hasKey }) => ({
         name,

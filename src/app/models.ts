@@ -30,6 +30,8 @@ export interface Models {
   readonly providers: readonly ResolvedProvider[];
   /** What the machine serves. Absent: nothing was looked for, because the configuration decides. */
   readonly local?: LocalServers;
+  /** Chooses another default model; undefined: the first one. False, and no change: its provider is not in use. */
+  setDefault(model: string | undefined): boolean;
   /** Stops looking for slow servers. */
   close(): void;
 }
@@ -56,7 +58,8 @@ export async function openModels(
   const { local, providers: found } = await findProviders(config, env, log);
   const providers = [...found];
   const options = { contexts: new ReportedContexts(providers), needsKey };
-  let current = createCatalog(config, providers, options);
+  let used = config;
+  let current = createCatalog(used, providers, options);
   let unanswered = isDemo(current) ? (local?.unanswered ?? []) : [];
   let cancel: (() => void) | undefined;
   const lookAgain = async () => {
@@ -64,16 +67,30 @@ export async function openModels(
     if (cancel === undefined) return;
     const isNew = ({ name }: ResolvedProvider) => !providers.some((each) => each.name === name);
     providers.push(...usable(now.servers, log).filter(isNew));
-    current = createCatalog(config, providers, options);
+    current = createCatalog(used, providers, options);
     unanswered = isDemo(current) ? now.unanswered : [];
     cancel = unanswered.length > 0 ? systemClock.after(LOOK_AGAIN_MS, () => void lookAgain()) : undefined;
   };
   if (watches && unanswered.length > 0) cancel = systemClock.after(LOOK_AGAIN_MS, () => void lookAgain());
   const whyNone = () => (unanswered.length > 0 ? `${slowServers(unanswered)}. ${SLOW_HINT}` : undefined);
+  const isUnchosen = () => needsKey && config.model.default === undefined && isDemo(current);
+  const whyUnchosen = () => (isUnchosen() ? unchosenText(providers, env) : undefined);
   return {
-    catalog: following(() => current, whyNone),
+    catalog: following(() => current, { whyNone, whyUnchosen }),
     providers,
     ...(local === undefined ? {} : { local }),
+    setDefault: (model) => {
+      const { default: _, ...others } = used.model;
+      const next = { ...used, model: model === undefined ? others : { ...others, default: model } };
+      try {
+        current = createCatalog(next, providers, options);
+      } catch (error) {
+        if (error instanceof ServiceError) return false;
+        throw error;
+      }
+      used = next;
+      return true;
+    },
     close: () => {
       cancel?.();
       cancel = undefined;
@@ -94,9 +111,12 @@ function isDemo(catalog: ModelCatalog): boolean {
 }
 
 /** A catalog that is always the current one. */
-function following(current: () => ModelCatalog, whyNone: () => string | undefined): ModelCatalog {
+function following(
+  current: () => ModelCatalog,
+  reasons: Pick<ModelCatalog, "whyNone" | "whyUnchosen">,
+): ModelCatalog {
   return {
-    whyNone,
+    ...reasons,
     get default() {
       return current().default;
     },
@@ -263,10 +283,8 @@ function whyDemo(
     };
   }
   if (first) {
-    const variable = conventionalVariables[first.type].find((name) => env[name]);
-    const found = variable === undefined ? `the provider ${first.name} is configured` : `${variable} is set`;
-    const fix = `Choose one with \`agentd setup\`, or \`agentd model set ${first.name}:<model>\`.`;
-    return { problem: `${found}, but no model is chosen, so the built-in demo model answers`, fix };
+    const problem = `${foundText(first, env)}, but no model is chosen, so the built-in demo model answers`;
+    return { problem: `${problem}, and webhooks and scheduled jobs fail`, fix: chooseText(first) };
   }
   const empty = local?.servers.find(({ models }) => models.length === 0);
   if (empty) {
@@ -279,6 +297,20 @@ function whyDemo(
   };
 }
 
+function foundText({ type, name }: ResolvedProvider, env: Environment): string {
+  const variable = conventionalVariables[type].find((each) => env[each]);
+  return variable === undefined ? `the provider ${name} is configured` : `${variable} is set`;
+}
+
+const chooseText = ({ name }: ResolvedProvider): string =>
+  `Choose one with \`agentd setup\`, or \`agentd model set ${name}:<model>\`.`;
+
+function unchosenText([first]: readonly ResolvedProvider[], env: Environment): string | undefined {
+  if (first === undefined) return undefined;
+  const found = foundText(first, env);
+  return `${found.charAt(0).toUpperCase()}${found.slice(1)}, but no model is chosen. ${chooseText(first)}`;
+}
+
 const ASK_TIMEOUT_MS = 2_000;
 const KEEP_MS = 60_000;
 const MAX_MODELS = 256;
@@ -287,7 +319,8 @@ const MAX_MODELS = 256;
 class ReportedContexts implements ContextSource {
   readonly #providers: readonly ResolvedProvider[];
   readonly #known = new Map<string, ReportedContext>();
-  readonly #asked = new Map<string, { readonly atMs: number; readonly answer: Promise<void> }>();
+  /** `answer` until it is there. */
+  readonly #asked = new Map<string, { readonly atMs: number; answer: Promise<void> | undefined }>();
 
   constructor(providers: readonly ResolvedProvider[]) {
     this.#providers = providers;
@@ -297,18 +330,20 @@ class ReportedContexts implements ContextSource {
     return this.#known.get(formatModel(ref))?.tokens;
   }
 
-  refresh(ref: ModelRef, { signal, loads = false }: RefreshOptions): Promise<void> {
+  refresh(ref: ModelRef, { signal, loads = false }: RefreshOptions): Promise<void> | undefined {
     const provider = this.#providers.find(({ name }) => name === ref.provider);
     const { type, baseUrl } = provider ?? {};
-    if (!provider || type !== "openai_compatible" || baseUrl === undefined) return Promise.resolve();
+    if (!provider || type !== "openai_compatible" || baseUrl === undefined) return undefined;
     const name = `${formatModel(ref)} ${loads}`;
     const last = this.#asked.get(name);
     if (last && performance.now() - last.atMs < KEEP_MS) return last.answer;
     if (this.#asked.size >= MAX_MODELS) this.#asked.clear();
     const answer = this.#ask({ ...provider, baseUrl }, ref, { signal, loads }).finally(() => {
+      asked.answer = undefined;
       if (signal?.aborted) this.#asked.delete(name);
     });
-    this.#asked.set(name, { atMs: performance.now(), answer });
+    const asked = { atMs: performance.now(), answer: answer as Promise<void> | undefined };
+    this.#asked.set(name, asked);
     return answer;
   }
 

@@ -5,8 +5,9 @@ import type { Agent } from "../agent/agent.ts";
 import type { Ticker } from "../cron/tick/ticker.ts";
 import type { Listener } from "../gateway/listen.ts";
 import type { WebhookReceiver } from "../gateway/webhook-receiver.ts";
-import { startListener } from "./wire-http.ts";
-import { wireService, type WiredService, type CoreOptions, type ServiceOptions } from "./wire.ts";
+import { ServiceApi, startListener } from "./wire-http.ts";
+import { createHub, wireService, type WiredService, type CoreOptions, type ServiceOptions } from "./wire.ts";
+import type { KeyRing } from "../http/edge/access.ts";
 import type { RpcHub } from "../rpc/events/hub.ts";
 import type { Store } from "../store/store.ts";
 
@@ -45,7 +46,9 @@ export async function startService(options: ServiceOptions): Promise<Service> {
   try {
     const scheduler = options.config.cron.enabled ? await loadScheduler(options, wired) : undefined;
     const receiver = await createReceiver(options, wired);
-    const listener = await startListener(options, { ...wired, receiver });
+    const api = new ServiceApi(options, { ...wired, receiver });
+    const hub = createHub(options, wired.wiredAgent, api);
+    const listener = await startListener(options, { api, hub });
     await receiver?.listen();
     // Clients can connect before this: the scheduler waits until recovery has settled interrupted runs.
     const { agent } = wired.wiredAgent;
@@ -53,7 +56,7 @@ export async function startService(options: ServiceOptions): Promise<Service> {
     const webhooks = receiver && { webhookRoutes: receiver.routes };
     const webhookUrl = receiver?.url === undefined ? {} : { webhookUrl: receiver.url };
     return {
-      ...toService(wired, options, { listener, receiver, scheduler }),
+      ...toService({ ...wired, hub }, options, { listener, receiver, scheduler }),
       url: listener.url,
       ...webhookUrl,
       ...webhooks,
@@ -66,7 +69,8 @@ export async function startService(options: ServiceOptions): Promise<Service> {
 
 /** Starts a service without a listener. The caller opens connections on `hub`. */
 export async function startRpcService(options: CoreOptions): Promise<RpcService> {
-  return toService(await wireService(options), options);
+  const wired = await wireService(options);
+  return toService({ ...wired, hub: createLocalHub(options, wired) }, options);
 }
 
 /** A service that runs due jobs and has no clients. */
@@ -87,7 +91,17 @@ export async function startTickService(options: CoreOptions): Promise<TickServic
   const graceMs = options.config.api_server.drain_seconds * 1000;
   const drain = async () => void (await Promise.all([runs.drain(graceMs), scheduler.drain(graceMs)]));
   // The scheduler is not stopped: its heartbeat stays and shows when jobs were last checked.
-  return { ...toService(wired, options), scheduler, drain };
+  return { ...toService({ ...wired, hub: createLocalHub(options, wired) }, options), scheduler, drain };
+}
+
+/** Returns the connections of a service whose only client is the process that started it, and needs no key. */
+function createLocalHub(options: CoreOptions, wired: WiredService): RpcHub {
+  const keys: KeyRing = { required: false, find: () => undefined };
+  return createHub(
+    options,
+    wired.wiredAgent,
+    new ServiceApi({ ...options, keys }, { ...wired, receiver: undefined }),
+  );
 }
 
 async function loadScheduler(options: CoreOptions, wired: WiredService): Promise<Ticker> {
@@ -102,7 +116,10 @@ interface Listeners {
   readonly scheduler?: Ticker | undefined;
 }
 
-function toService(wired: WiredService, { config }: CoreOptions, listeners: Listeners = {}): RpcService {
+/** The modules of a service with the connections of its clients. */
+type ConnectedService = WiredService & { readonly hub: RpcHub };
+
+function toService(wired: ConnectedService, { config }: CoreOptions, listeners: Listeners = {}): RpcService {
   const { wiredAgent, hub } = wired;
   const { agent } = wiredAgent;
   return {
@@ -123,7 +140,7 @@ const LAST_EVENTS_MS = 2_000;
 
 /** Returns the function that stops runs first, then their followers, then what both depend on. */
 function stopper(
-  { wiredAgent, hub, closers }: WiredService,
+  { wiredAgent, hub, closers }: ConnectedService,
   { listener, receiver, scheduler, drainMs }: Listeners & { readonly drainMs: number },
 ): Service["stop"] {
   let stopping: Promise<void> | undefined;

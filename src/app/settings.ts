@@ -19,6 +19,20 @@ export interface Paths {
   readonly databaseUrl: string;
 }
 
+/** Returns the settings of approvals and questions, which apply from the next use on when they change. */
+export function approvalSettings({ approvals }: Pick<Config, "approvals">) {
+  return {
+    policyMode: approvals.mode,
+    allowedCommands: approvals.allow,
+    questionTimeouts: {
+      approvalMs: approvals.timeout_seconds * 1000,
+      clarifyMs: approvals.clarify_timeout_seconds * 1000,
+      passwordMs: approvals.password_timeout_seconds * 1000,
+    },
+    onApprovalTimeout: approvals.on_timeout,
+  };
+}
+
 /** Returns the settings of the agent: the configuration with absolute paths and times in milliseconds. */
 export function agentSettings(config: Config, paths: Paths): AgentSettings {
   return {
@@ -29,14 +43,7 @@ export function agentSettings(config: Config, paths: Paths): AgentSettings {
     agentHome: paths.agentHome,
     maxSteps: config.agent.max_steps,
     runTimeoutMs: config.agent.timeout_seconds * 1000,
-    policyMode: config.approvals.mode,
-    allowedCommands: config.approvals.allow,
-    questionTimeouts: {
-      approvalMs: config.approvals.timeout_seconds * 1000,
-      clarifyMs: config.approvals.clarify_timeout_seconds * 1000,
-      passwordMs: config.approvals.password_timeout_seconds * 1000,
-    },
-    onApprovalTimeout: config.approvals.on_timeout,
+    ...approvalSettings(config),
     whenBusy: config.sessions.when_busy,
     maxQueuePerSession: config.sessions.max_queue,
     maxConcurrentRuns: config.limits.max_concurrent_runs,

@@ -51,12 +51,18 @@ export async function startFromHome(options: StartOptions): Promise<StartedServi
   const { env: processEnv } = options;
   const home = await openHome(options);
   const { env, log } = home;
-  const keyed = await ensureApiKey({ config: withAddress(home.config, options), home: home.folder });
-  const { config, created: keyCreated, path } = keyed;
+  const keyed = await ensureApiKey({ config: home.config, home: home.folder });
+  const { config: fileConfig, created: keyCreated, path } = keyed;
+  const config = withAddress(fileConfig, options);
   if (keyCreated && config.api_server.key !== undefined) registerSecret(config.api_server.key);
   const models = await modelsOf({ ...home, config }, options);
   const core = await coreOptions({ ...home, config }, models, options);
-  const service = await startService({ ...core, keys: createKeyRing(config, { env }) });
+  const service = await startService({
+    ...core,
+    fileConfig,
+    setDefaultModel: (model) => models.setDefault(model),
+    keys: createKeyRing(config, { env }),
+  });
   const { version } = packageFile;
   const status = modelStatus(models, env);
   const { model } = status;

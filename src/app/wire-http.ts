@@ -3,10 +3,12 @@ import { hostname } from "node:os";
 import { join } from "node:path";
 import type { Config } from "../../generated/config/types.gen.ts";
 import type { Environment } from "../config/home.ts";
+import { systemClock } from "../base/time.ts";
 import { freeBytes, processId } from "../base/system/machine.ts";
 import { isLoopback } from "../config/keys.ts";
 import type { Listener } from "../gateway/listen.ts";
 import type { WebhookReceiver } from "../gateway/webhook-receiver.ts";
+import type { HttpApi } from "../http/app.ts";
 import type { HttpDeps, HttpSettings, ReceiverStats } from "../http/deps.ts";
 import type { KeyRing } from "../http/edge/access.ts";
 import type { CreatedKeys } from "../store/keys/ring.ts";
@@ -18,37 +20,74 @@ import { webhookSecret } from "./settings.ts";
 import { onMessageSettled } from "./wire-delivery.ts";
 import { createJobService, createSkills } from "./wire-agent.ts";
 
-type ListenerDeps = Pick<
+/** What the API works with. */
+export interface ApiParts extends Pick<
   WiredService,
-  "wiredAgent" | "sandbox" | "telemetry" | "hub" | "targets" | "dispatcher"
-> & {
+  "wiredAgent" | "sandbox" | "telemetry" | "targets" | "dispatcher"
+> {
   readonly receiver: WebhookReceiver | undefined;
-};
+}
+
+/** The API of a service, made when it is needed first: a stdio service starts without its modules. */
+export class ServiceApi {
+  readonly #options: ServiceOptions;
+  readonly #parts: ApiParts;
+  #opened: Promise<OpenedApi> | undefined;
+
+  constructor(options: ServiceOptions, parts: ApiParts) {
+    this.#options = options;
+    this.#parts = parts;
+  }
+
+  /** See LocalApi. */
+  readonly call: HttpApi["call"] = async (...given) => (await this.open()).call(...given);
+  /** See LocalApi. */
+  readonly follow: HttpApi["follow"] = async (...given) => (await this.open()).follow(...given);
+
+  open(): Promise<OpenedApi> {
+    return (this.#opened ??= this.#open());
+  }
+
+  async #open(): Promise<OpenedApi> {
+    const [{ createHttpApi }, { Tickets }, { CreatedKeys }] = await Promise.all([
+      import("../http/app.ts"),
+      import("../config/keys.ts"),
+      import("../store/keys/ring.ts"),
+    ]);
+    const { clock, store, keyLimits } = this.#parts.wiredAgent.agent.deps;
+    const onFound = (key: Parameters<NonNullable<typeof keyLimits>["set"]>[0]) => keyLimits?.set(key);
+    const created = new CreatedKeys({ store, clock, onFound });
+    const keys = joinKeys(this.#options.keys, created);
+    const tickets: HttpDeps["tickets"] = new Tickets(clock);
+    const made = { tickets, apiKeys: apiKeysOf(keys, store, created) };
+    return { ...createHttpApi(httpDeps({ ...this.#options, keys }, this.#parts, made)), keys, tickets };
+  }
+}
+
+/** The API with the keys and tickets that its sockets accept. */
+interface OpenedApi extends HttpApi {
+  readonly keys: KeyRing;
+  readonly tickets: HttpDeps["tickets"];
+}
 
 /** Binds the address and starts listening. Its modules load here, so that stdio services start without them. */
-export async function startListener(options: ServiceOptions, wired: ListenerDeps): Promise<Listener> {
-  const { config } = options;
-  const [{ listen }, { createHttpApp }, { Tickets }, { SocketGate }, { CreatedKeys }] = await Promise.all([
+export async function startListener(
+  options: ServiceOptions,
+  { api, hub }: { readonly api: ServiceApi; readonly hub: RpcHub },
+): Promise<Listener> {
+  const { config, clock = systemClock } = options;
+  const [{ listen }, { SocketGate }, opened] = await Promise.all([
     import("../gateway/listen.ts"),
-    import("../http/app.ts"),
-    import("../config/keys.ts"),
     import("../rpc/connection/socket.ts"),
-    import("../store/keys/ring.ts"),
+    api.open(),
   ]);
-  const { clock, store, keyLimits } = wired.wiredAgent.agent.deps;
-  const onFound = (key: Parameters<NonNullable<typeof keyLimits>["set"]>[0]) => keyLimits?.set(key);
-  const created = new CreatedKeys({ store, clock, onFound });
-  const keys = joinKeys(options.keys, created);
-  const http = httpDeps({ ...options, keys }, wired, {
-    tickets: new Tickets(clock),
-    apiKeys: apiKeysOf(keys, store, created),
-  });
-  return listen(createHttpApp(http), {
+  const { app, keys, tickets } = opened;
+  return listen(app, {
     host: config.api_server.host,
     port: config.api_server.port,
     maxBodyBytes: config.limits.max_body_bytes + LISTENER_SLACK_BYTES,
     clock,
-    sockets: new SocketGate(gateOptions({ ...options, keys }, { hub: wired.hub, tickets: http.tickets })),
+    sockets: new SocketGate(gateOptions({ ...options, keys }, { hub, tickets })),
   });
 }
 
@@ -72,7 +111,7 @@ function apiKeysOf(keys: KeyRing, store: Store, created: CreatedKeys): HttpDeps[
 
 function httpDeps(
   options: ServiceOptions,
-  wired: ListenerDeps,
+  wired: ApiParts,
   made: Pick<HttpDeps, "tickets" | "apiKeys">,
 ): HttpDeps {
   const { config, keys, version, observe, paths, configProblems = [] } = options;
@@ -85,6 +124,7 @@ function httpDeps(
     runs,
     agent,
     questions: deps.questions,
+    grants: deps.grants,
     models: deps.models,
     clock: deps.clock,
     log: deps.log,
@@ -92,6 +132,7 @@ function httpDeps(
     ...(deps.keyLimits ? { keyLimits: deps.keyLimits } : {}),
     ...made,
     webhooks: webhookService(options, wired),
+    config: configApi(options, deps),
     delivery: deliveryOf(options, wired),
     tooling: toolingOf(options, wired),
     version,
@@ -124,7 +165,7 @@ function httpDeps(
 }
 
 /** Returns the function that makes the service of webhooks when it is called first. */
-function webhookService(options: ServiceOptions, wired: ListenerDeps): HttpDeps["webhooks"] {
+function webhookService(options: ServiceOptions, wired: ApiParts): HttpDeps["webhooks"] {
   const { agent, skills } = wired.wiredAgent;
   const { receiver, targets } = wired;
   const make = async () => {
@@ -137,7 +178,7 @@ function webhookService(options: ServiceOptions, wired: ListenerDeps): HttpDeps[
 
 function toolingOf(
   { config, variables }: ServiceOptions,
-  { wiredAgent: { agent, skills, mcp, reload } }: ListenerDeps,
+  { wiredAgent: { agent, skills, mcp, reload } }: ApiParts,
 ): HttpDeps["tooling"] {
   const { deps } = agent;
   const { providers } = config.model;
@@ -168,9 +209,24 @@ function toolingOf(
   };
 }
 
+/** Returns the function that makes the service of the configuration when it is called first. */
+function configApi(
+  options: ServiceOptions,
+  { log, settings }: WiredService["wiredAgent"]["agent"]["deps"],
+): HttpDeps["config"] {
+  const { config, fileConfig = config, paths, processEnv: env = options.env, setDefaultModel } = options;
+  const make = async () => {
+    const { ConfigService } = await import("./config-service.ts");
+    const model = setDefaultModel ? { setDefaultModel } : {};
+    return new ConfigService({ home: paths.agentHome, env, config, fileConfig, log, settings, ...model });
+  };
+  let made: ReturnType<typeof make> | undefined;
+  return () => (made ??= make());
+}
+
 function deliveryOf(
   { config, env }: ServiceOptions,
-  { targets, dispatcher }: ListenerDeps,
+  { targets, dispatcher }: ApiParts,
 ): HttpDeps["delivery"] {
   return {
     targets,

@@ -41,6 +41,10 @@ export interface CoreOptions extends Omit<WireAgentOptions, "telemetry"> {
 
 export interface ServiceOptions extends CoreOptions {
   readonly keys: KeyRing;
+  /** What the file and the variables said at the start. Default: `config`, which may have options of the command line. */
+  readonly fileConfig?: Config;
+  /** Chooses another default model; false when its provider is not in use. Absent: the default model is fixed. */
+  readonly setDefaultModel?: (model: string | undefined) => boolean;
   /** For tests: validates every response against the spec. */
   readonly validateResponses?: boolean;
   /** For tests: receives every response. */
@@ -51,7 +55,6 @@ export interface WiredService {
   readonly wiredAgent: WiredAgent;
   readonly sandbox: SandboxService;
   readonly telemetry: Telemetry;
-  readonly hub: RpcHub;
   readonly targets: Targets;
   readonly dispatcher: Dispatcher;
   /** What to close, in this order. */
@@ -104,8 +107,7 @@ export async function wireService(options: CoreOptions): Promise<WiredService> {
     });
     closers.unshift(() => dispatcher.close());
     await dispatcher.start();
-    const hub = new RpcHub(rpcDeps(options, wiredAgent), rpcHandlers);
-    return { wiredAgent, sandbox, telemetry, hub, targets, dispatcher, closers };
+    return { wiredAgent, sandbox, telemetry, targets, dispatcher, closers };
   } catch (error) {
     for (const close of closers) await close();
     throw error;
@@ -134,7 +136,12 @@ function timeOf({ clock }: CoreOptions): { readonly now?: () => number } {
   return clock ? { now: () => clock.now() } : {};
 }
 
-function rpcDeps(options: CoreOptions, deps: WiredAgent): Omit<RpcDeps, "peers"> {
+/** Returns the connections of the gateway. `api` serves its calls of operations. */
+export function createHub(options: CoreOptions, deps: WiredAgent, api: RpcDeps["api"]): RpcHub {
+  return new RpcHub({ ...rpcDeps(options, deps), api }, rpcHandlers);
+}
+
+function rpcDeps(options: CoreOptions, deps: WiredAgent): Omit<RpcDeps, "peers" | "api"> {
   const { config, env, paths, version, log, processEnv = env } = options;
   const { store, clock, keyLimits } = deps.agent.deps;
   return {

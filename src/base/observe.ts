@@ -303,6 +303,10 @@ export interface Log {
   error(message: string, fields?: LogFields): void;
   /** Returns a log that adds `fields` to each line. */
   with(fields: LogFields): Log;
+  /** Changes the level of this log and of those that {@link Log.with} returned. Absent: it is fixed. */
+  setLevel?(level: LogLevel): void;
+  /** Also writes each line to `write`, until the returned function is called. */
+  copyTo?(write: (line: string) => void): () => void;
 }
 
 const RANK: Record<LogLevel, number> = { debug: 0, info: 1, warn: 2, error: 3 };
@@ -311,21 +315,38 @@ const RANK: Record<LogLevel, number> = { debug: 0, info: 1, warn: 2, error: 3 };
 export function createLog(
   level: LogLevel,
   write: (line: string) => void = (line) => void process.stderr.write(line),
-  base: LogFields = {},
 ): Log {
+  return logOf({ level, writers: new Set([write]) }, {});
+}
+
+/** What a log and those with more fields share. */
+interface LogOutput {
+  level: LogLevel;
+  readonly writers: Set<(line: string) => void>;
+}
+
+function logOf(output: LogOutput, base: LogFields): Log {
   const emit =
     (at: LogLevel) =>
     (message: string, fields: LogFields = {}) => {
-      if (RANK[at] < RANK[level]) return;
+      if (RANK[at] < RANK[output.level]) return;
       const entry = { time: new Date().toISOString(), level: at, message, ...base, ...fields };
-      write(`${toLine(entry)}\n`);
+      const line = `${toLine(entry)}\n`;
+      for (const write of output.writers) write(line);
     };
   return {
     debug: emit("debug"),
     info: emit("info"),
     warn: emit("warn"),
     error: emit("error"),
-    with: (fields) => createLog(level, write, { ...base, ...fields }),
+    with: (fields) => logOf(output, { ...base, ...fields }),
+    setLevel: (level) => {
+      output.level = level;
+    },
+    copyTo: (write) => {
+      output.writers.add(write);
+      return () => output.writers.delete(write);
+    },
   };
 }
 

@@ -132,7 +132,7 @@ function leavesOf(branch: JsonSchema, { root, depth }: Walk): readonly JsonSchem
   return inner.flatMap((each) => leavesOf(each, { root, depth: depth + 1 }));
 }
 
-/** The branches of a union that `value` can have meant; undefined when `schema` is no union. */
+/** The branches of a union that `value` can have meant; undefined when `schema` is not a union. */
 function chooseBranches(schema: JsonSchema, value: unknown, walk: Walk): readonly JsonSchema[] | undefined {
   const branches = asList(schema["oneOf"]);
   if (branches.length === 0) return undefined;
@@ -365,7 +365,7 @@ function describe({ keyword, params, message }: Finding): string {
   return texts[keyword]?.() ?? message;
 }
 
-/** Returns `; known are: a, b` from the schema that rejected the value. */
+/** Returns `; valid names: a, b` from the schema that rejected the value. */
 function listKnown({ schemaPath }: Finding, schema: JsonSchema): string {
   const owner = segmentsOf(schemaPath).reduce<unknown>(
     (parent, key) =>
@@ -375,7 +375,7 @@ function listKnown({ schemaPath }: Finding, schema: JsonSchema): string {
   const properties = isRecord(owner) && isRecord(owner["properties"]) ? Object.keys(owner["properties"]) : [];
   return properties.length === 0 || properties.length > MAX_LISTED
     ? ""
-    : `; known are: ${properties.join(", ")}`;
+    : `; valid names: ${properties.join(", ")}`;
 }
 
 function typeNames(type: unknown): string {

@@ -14,7 +14,7 @@ export function nearest(name: string, candidates: readonly string[]): string | u
 export function suggest(name: string, candidates: readonly string[]): string {
   const best = nearest(name, candidates);
   if (best !== undefined) return `; did you mean ${JSON.stringify(best)}?`;
-  return candidates.length === 0 ? "" : `; known are: ${candidates.join(", ")}`;
+  return candidates.length === 0 ? "" : `; valid names: ${candidates.join(", ")}`;
 }
 
 const MAX_LENGTH = 128;

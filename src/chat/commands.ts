@@ -62,7 +62,8 @@ export async function copyAnswer(
   const answer = [...settled, ...live].findLast(isAnswer);
   if (answer === undefined || !("text" in answer)) throw new Error("The session has no answer to copy yet.");
   const isCopied = (await machine?.copy(answer.text.trim())) === true;
-  if (!isCopied) throw new Error("This machine has no clipboard program, and the terminal took nothing.");
+  if (!isCopied)
+    throw new Error("This machine has no clipboard program, and the terminal did not accept the text.");
   return `Copied the last answer: ${answer.text.trim().length} characters.`;
 }
 

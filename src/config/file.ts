@@ -152,10 +152,22 @@ export async function setConfigValue(edit: Edit & { readonly value: string }): P
   if (value === null)
     throw refuse(`${edit.key} cannot be null. To go back to the default, unset it.`, edit.key);
   return change(edit.home, key, (yaml) => {
-    makeParents(yaml, key);
-    yaml.setIn(key, isCollectionValue(value) ? yaml.createNode(value) : value);
+    setKey(yaml, key, value);
     return value;
   });
+}
+
+/** Sets a key of the document, with its parents. ServiceError `invalid_config` where a parent cannot have it. */
+export function setKey(yaml: Document.Parsed, key: DotPath, value: unknown): void {
+  makeParents(yaml, key);
+  yaml.setIn(key, isCollectionValue(value) ? yaml.createNode(value) : value);
+}
+
+/** Removes a key of the document, with the sections that it leaves empty. */
+export function removeKey(yaml: Document.Parsed, key: DotPath): void {
+  if (!yaml.hasIn(key)) return;
+  remove(yaml, key);
+  for (let length = key.length - 1; length > 0; length--) dropIfEmpty(yaml, key.slice(0, length));
 }
 
 /** Removes `key` from the file, so its default applies. Also removes unknown keys. */
@@ -164,9 +176,7 @@ export async function unsetConfigValue(edit: Edit): Promise<Edited> {
   return change(edit.home, key, (yaml, before) => {
     const isThere = yaml.hasIn(key);
     if (!isThere && !schemaAt(key)) throw unknownKey(key, before);
-    if (isThere) remove(yaml, key);
-    for (let length = key.length - 1; isThere && length > 0; length--)
-      dropIfEmpty(yaml, key.slice(0, length));
+    removeKey(yaml, key);
     return undefined;
   });
 }
@@ -226,14 +236,13 @@ function applyEdit(
   from: { readonly text: string; readonly path: string; readonly key: DotPath },
   apply: Apply,
 ): string {
-  const { yaml, before } = open(from);
+  const { yaml, before } = openDocument(from.text, from.path);
   const unchanged = JSON.stringify(yaml.toJS());
   const wanted = apply(yaml, before);
   const after = yaml.toJS() as unknown;
   if (JSON.stringify(after) === unchanged) return from.text;
   refuseNewProblems(before, after, from.key);
-  const text =
-    yaml.contents === null || isEmptyMap(yaml.contents) ? commentsOf(yaml) : yaml.toString({ lineWidth: 0 });
+  const text = documentText(yaml);
   const reread = getAtPath(parseConfig(text).yaml.toJS(), from.key);
   if (wanted !== undefined && JSON.stringify(reread) !== JSON.stringify(wanted)) {
     throw refuse(
@@ -244,7 +253,17 @@ function applyEdit(
   return text;
 }
 
-function open({ text, path }: { readonly text: string; readonly path: string }) {
+/** Returns the text of a file with this document. */
+export function documentText(yaml: Document.Parsed): string {
+  const hasKeys = yaml.contents !== null && !isEmptyMap(yaml.contents);
+  return hasKeys ? yaml.toString({ lineWidth: 0 }) : commentsOf(yaml);
+}
+
+/** Opens the text of the file at `path` for a change. ServiceError `invalid_config` when it is not YAML with keys. */
+export function openDocument(
+  text: string,
+  path: string,
+): { readonly yaml: Document.Parsed; readonly before: unknown } {
   const document = parseConfig(text);
   const broken = document.issues.find(({ severity }) => severity === "error");
   if (broken)
@@ -287,7 +306,7 @@ function makeParents(yaml: Document.Parsed, key: DotPath): void {
       if (length === 0) Object.assign(yaml, { contents: made });
       else yaml.setIn(path, made);
     } else if (isAlias(node) || !isCollection(node) || isSeq(node) !== wantsList) {
-      const what = isAlias(node) ? "an alias" : isSeq(node) ? "a list" : "no section";
+      const what = isAlias(node) ? "an alias" : isSeq(node) ? "a list" : "not a section";
       throw refuse(`${formatDotPath(path)} is ${what} in the file. Edit it by hand.`, formatDotPath(key));
     }
     const { [length]: index } = key;

@@ -1,7 +1,9 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
+import type { Socket } from "node:net";
 import process from "node:process";
 import type { Readable } from "node:stream";
+import { currentRuntime } from "../base/system/machine.ts";
 import { systemClock } from "../base/time.ts";
 import type { Confine, ConfinedLine } from "./sandbox/sandbox.ts";
 import { type Excess, type ResourceLimits, watchResources } from "./sandbox/watch.ts";
@@ -154,6 +156,7 @@ interface Started {
 
 function spawnShell(command: string, options: StartedCommandOptions, stdin: "ignore" | "pipe"): Started {
   const { cwd, confine = asItIs } = options;
+  startSurvivor();
   // One pipe for both streams keeps their order; `exec` keeps the shell as the group leader.
   const line = confine({ program: shell, args: [...noStartFile, "-c", command], cwd, env: options.env });
   const child = spawn("/bin/sh", ["-c", 'exec "$@" 2>&1', "sh", line.program, ...line.args], {
@@ -359,15 +362,62 @@ const groups = new Set<number>();
 let isWatching = false;
 
 /**
- * Kills the process group of `pid` when this process exits, however it exits. Call the result once the group has ended
- * or its owner stops it.
+ * Kills the process group of `pid` when this process exits, however it exits; on Deno not after SIGKILL. Call the result
+ * once the group has ended or its owner stops it.
  */
 export function killOnExit(pid: number | undefined): () => void {
   if (pid === undefined) return () => {};
   if (!isWatching) process.on("exit", killGroups);
   isWatching = true;
+  notifySurvivor(`+ ${pid}`);
   groups.add(pid);
-  return () => void groups.delete(pid);
+  return () => {
+    if (groups.delete(pid)) notifySurvivor(`- ${pid}`);
+  };
+}
+
+/** Reads the groups from a pipe, which ends with this process, and kills those that are left. */
+const SURVIVOR = `left=" "
+while read -r sign pid; do
+  case $sign in
+    +) left="$left$pid " ;;
+    -) left="\${left%% $pid *} \${left#* $pid }" ;;
+  esac
+done
+for pid in $left; do kill -s KILL -- "-$pid"; done`;
+
+let survivor: ChildProcess | undefined;
+
+function notifySurvivor(line: string): void {
+  startSurvivor();
+  survivor?.stdin?.write(`${line}\n`);
+}
+
+/**
+ * SIGKILL runs no code of this process, so a shell beside it kills the groups then. Start it before a command, which could
+ * otherwise outlive this process while the shell starts.
+ */
+function startSurvivor(): void {
+  // On Deno the pipe of the shell outlives the process.
+  if (survivor !== undefined || currentRuntime().name !== "node") return;
+  // The environment of this process holds its keys.
+  const child = spawn("/bin/sh", ["-c", SURVIVOR], {
+    cwd: "/",
+    env: {},
+    detached: true,
+    stdio: ["pipe", "ignore", "ignore"],
+  });
+  const forget = () => {
+    if (survivor === child) survivor = undefined;
+  };
+  child.on("error", forget).on("exit", forget);
+  child.unref();
+  // Without free file descriptors there is no pipe.
+  const input = child.stdin as Socket | undefined;
+  if (!input) return;
+  input.on("error", forget).unref();
+  for (const pid of groups) input.write(`+ ${pid}\n`);
+  survivor = child;
 }
 
 function killGroups(): void {

@@ -6,6 +6,7 @@ import {
   errorHeaders,
   jsonAnswer,
   rawAnswer,
+  rawStreamAnswer,
   streamAnswer,
   type Headers,
   type LongBodyOptions,
@@ -24,8 +25,9 @@ import {
 } from "./meta/meta.ts";
 import { adminHandlers } from "./admin/handlers.ts";
 import { jobHandlers } from "./control/job-handlers.ts";
+import { sessionHandlers } from "./control/session-handlers.ts";
 import { getDelivery, listDeliveries, replayDelivery } from "./control/deliveries.ts";
-import { FeedStreams, streamEvents } from "./control/feed.ts";
+import { FeedStreams, followFeed, streamEvents } from "./control/feed.ts";
 import {
   dropMessage,
   dropMessages,
@@ -63,7 +65,8 @@ import {
   getResponse,
   listResponseInputItems,
 } from "./responses/responses.ts";
-import type { HttpContext, HttpDeps, HttpMetrics } from "./deps.ts";
+import type { HttpContext, HttpDeps } from "./deps.ts";
+import { createLocalCall, type LocalApi, localCallerOf } from "./local.ts";
 import { resolveRunApproval, steerRun, stopRun } from "./runs/control.ts";
 import { createRun } from "./runs/create.ts";
 import { streamRunEvents } from "./runs/events.ts";
@@ -72,13 +75,17 @@ import type { OperationMeta, SseMessage } from "../../generated/http/contract.ge
 import { operations, type OperationId } from "../../generated/http/server.gen.ts";
 import { createId } from "../base/text.ts";
 import { checkHost } from "../base/net/request.ts";
-import { actAs, authorize, Cors, type Identity } from "./edge/access.ts";
+import { actAs, authorize, Cors, type Identity, identityOf } from "./edge/access.ts";
+import { RequestWatch } from "./edge/watch.ts";
 import { checkAnswer, checkEvent, readInput } from "./edge/input.ts";
-import type { Clock } from "../base/time.ts";
-import { offTracer, type Span, type Tracer } from "../base/observe.ts";
+
+/** The HTTP API, and the same operations for callers inside the process. */
+export interface HttpApi extends LocalApi {
+  readonly app: H3;
+}
 
 /** Creates the HTTP API: binds each operation of specs/http.openapi.yaml to its handler. */
-export function createHttpApp(deps: HttpDeps): H3 {
+export function createHttpApi(deps: HttpDeps): HttpApi {
   const app = new H3({
     silent: true,
     onError: (error, event) => failOutside(error, event, deps),
@@ -129,6 +136,7 @@ export function createHttpApp(deps: HttpDeps): H3 {
     listPlatforms: (request) => listPlatforms(request, deps),
     getPlatform: (request) => getPlatform(request, deps),
     testPlatform: (request) => testPlatform(request, deps),
+    ...sessionHandlers(deps, subscribers),
     ...jobHandlers(deps, subscribers),
     ...adminHandlers(deps),
     ...usageHandlers(deps),
@@ -143,7 +151,11 @@ export function createHttpApp(deps: HttpDeps): H3 {
     getOpenApi,
   });
   bindHttp(app, handlers, deps);
-  return app;
+  return {
+    app,
+    call: createLocalCall((request) => app.fetch(request)),
+    follow: (filter, caller, signal) => followFeed({ filter, caller, signal }, deps, streams),
+  };
 }
 
 /** Answers errors that occur outside an operation: requests that h3 refuses, and bugs. */
@@ -162,7 +174,7 @@ interface Result {
   readonly headers?: Headers;
   readonly body?: unknown;
   readonly stream?: AsyncIterable<SseMessage<unknown>>;
-  readonly raw?: string;
+  readonly raw?: string | AsyncIterable<string | Uint8Array>;
   readonly contentType?: string;
 }
 
@@ -209,12 +221,11 @@ async function serve(event: H3Event, bound: Bound): Promise<Response> {
   const base = { ...own, ...bound.cors.headers(event.req.headers) };
   const gone = new AbortController();
   try {
-    checkSource(event, bound);
-    const { headers: given } = event.req;
-    const found = authorize(deps.keys, operation, given.get("authorization"));
-    const caller = found instanceof Promise ? await found : found;
-    deps.keyLimits?.countRequest(caller.name);
-    const identity = actAs(caller, given.get("x-agent-owner"), operation);
+    const admitted = admit(event, bound);
+    const caller = admitted instanceof Promise ? await admitted : admitted;
+    // A call from inside the process was counted already.
+    if (!localCallerOf(event.req)) deps.keyLimits?.countRequest(caller.name);
+    const identity = actAs(caller, event.req.headers.get("x-agent-owner"), operation);
     const input = await readInput(event, operation, deps);
     if (operation.body) watchClient(event, gone);
     const ctx: HttpContext = { identity, requestId, traceparent: watch.traceparent };
@@ -224,6 +235,18 @@ async function serve(event: H3Event, bound: Bound): Promise<Response> {
     deps.observe?.(id, result.status);
     watch.answered(result.status, { isStream: result.stream !== undefined });
     const headers = { ...base, ...result.headers };
+    if (typeof result.raw === "object")
+      return rawStreamAnswer(
+        result.status,
+        result.raw,
+        { ...headers, "content-type": result.contentType },
+        {
+          ...readersOf(deps),
+          ...(identity.validity ? { validity: identity.validity } : {}),
+          onFailure: (error) =>
+            deps.log.error("an answer failed", { operation: id, request: requestId, error }),
+        },
+      );
     if (result.raw !== undefined || isEmpty(result))
       return rawAnswer(result.status, result.raw ?? null, {
         ...headers,
@@ -241,6 +264,14 @@ async function serve(event: H3Event, bound: Bound): Promise<Response> {
     watch.answered(error.row.http, { error });
     return failed(error, bound, base);
   }
+}
+
+/** Returns the caller of a request. A caller inside the process needs no key. */
+function admit(event: H3Event, bound: Bound): Identity | Promise<Identity> {
+  const local = localCallerOf(event.req);
+  if (local) return identityOf(local, bound.operation);
+  checkSource(event, bound);
+  return authorize(bound.deps.keys, bound.operation, event.req.headers.get("authorization"));
 }
 
 function isEmpty({ body, stream }: Result): boolean {
@@ -371,74 +402,4 @@ function wrongMethod(methods: readonly string[]): (event: H3Event) => Refusal {
 function wrongPath(): Refusal {
   const what = "This path does not exist. GET /openapi.json lists all paths.";
   return { error: new ServiceError("not_found", what) };
-}
-
-export interface WatchDeps {
-  readonly clock: Clock;
-  readonly tracer?: Tracer;
-  readonly metrics?: HttpMetrics;
-}
-
-interface WatchedOperation {
-  readonly id: string;
-  readonly operation: OperationMeta;
-}
-
-/** Operations that monitoring calls every few seconds. Their traces would bury the others. */
-const untraced = new Set(["getHealth", "getHealthV1", "getDetailedHealth", "getMetrics"]);
-
-/** Traces and measures one request. */
-export class RequestWatch {
-  readonly #deps: WatchDeps;
-  readonly #id: string;
-  readonly #span: Span;
-  readonly #startedMs: number;
-
-  constructor(deps: WatchDeps, { id, operation }: WatchedOperation, request: Request) {
-    this.#deps = deps;
-    this.#id = id;
-    this.#startedMs = deps.metrics ? deps.clock.now() : 0;
-    const tracer = untraced.has(id) ? offTracer : (deps.tracer ?? offTracer);
-    this.#span = startSpan(tracer, operation, request);
-  }
-
-  /** The trace context of this request, for its answer and for the work that it starts. */
-  get traceparent(): string | undefined {
-    return this.#span.traceparent;
-  }
-
-  /** Records the answer. A stream continues until {@link streamed}. */
-  answered(status: number, how: { readonly error?: ServiceError; readonly isStream?: boolean } = {}): void {
-    const { metrics, clock } = this.#deps;
-    metrics?.answered(this.#id, status, (clock.now() - this.#startedMs) / 1000);
-    const span = this.#span;
-    if (span.isRecording) span.set({ "http.response.status_code": status });
-    // A client error is not a failure of the server's span.
-    if (status >= 500) span.fail(how.error ?? String(status));
-    if (how.isStream) metrics?.streamOpened(this.#id);
-    else span.end();
-  }
-
-  /** Records the end of a stream, with the error that ended it. */
-  streamed(error?: unknown): void {
-    this.#deps.metrics?.streamClosed(this.#id);
-    if (error !== undefined) this.#span.fail(error);
-    this.#span.end();
-  }
-}
-
-function startSpan(tracer: Tracer, { route }: OperationMeta, request: Request): Span {
-  const parent = request.headers.get("traceparent") ?? undefined;
-  if (!tracer.isOn) return tracer.start(route, { parent });
-  const { method } = request;
-  const span = tracer.start(`${method} ${route}`, { kind: "server", parent });
-  if (!span.isRecording) return span;
-  const { pathname, protocol } = new URL(request.url);
-  span.set({
-    "http.request.method": method,
-    "http.route": route,
-    "url.path": pathname,
-    "url.scheme": protocol.slice(0, -1),
-  });
-  return span;
 }

@@ -7,6 +7,7 @@ import type { Budget } from "../agent/usage/budgets.ts";
 import type { Clock } from "../base/time.ts";
 import type { Log, Tracer } from "../base/observe.ts";
 import type { KeyValidity } from "../base/net/request.ts";
+import type { ConfigIssue } from "../config/check.ts";
 import type { Tickets } from "../config/keys.ts";
 import type { ApiKeys } from "../store/keys/keys.ts";
 import type { WebhookService } from "../webhook/service.ts";
@@ -23,6 +24,7 @@ export interface HttpDeps {
   readonly runs: Agent["runs"];
   readonly agent: Pick<Agent, "findRun" | "settle" | "sessions" | "contextUse" | "endRuns">;
   readonly questions: Agent["deps"]["questions"];
+  readonly grants: Agent["deps"]["grants"];
   readonly models: ModelCatalog;
   readonly clock: Clock;
   readonly log: Log;
@@ -36,6 +38,8 @@ export interface HttpDeps {
     readonly scopes: readonly string[];
     readonly validity?: KeyValidity;
   }>;
+  /** The configuration of the service. Its modules load at the first call. */
+  readonly config: () => Promise<ConfigApi>;
   /** Created API keys. Their module loads at the first call. */
   readonly apiKeys: () => Promise<ApiKeys>;
   /** Webhook routes and deliveries. Their modules load at the first call. */
@@ -85,6 +89,39 @@ export interface ToolingDeps extends Pick<Agent["deps"], "engine" | "prices" | "
     }[];
     readonly unanswered: readonly string[];
   }>;
+}
+
+/** Reads and changes the configuration. */
+export interface ConfigApi {
+  read(): Promise<ConfigState>;
+  /** JSON Schema of the file, with `x-applies` at each key. */
+  schema(): Readonly<Record<string, unknown>>;
+  /**
+   * Applies a merge patch to the file. `check` gets the version of the file and throws to refuse. ServiceError
+   * `invalid_config`, `secret_not_allowed`.
+   */
+  update(
+    patch: Readonly<Record<string, unknown>>,
+    options: { readonly dryRun: boolean; readonly check: (version: string) => void },
+  ): Promise<ConfigChange>;
+}
+
+export interface ConfigState {
+  /** Changes with the file. */
+  readonly version: string;
+  /** Without secrets. */
+  readonly effective: Readonly<Record<string, unknown>>;
+  readonly file: Readonly<Record<string, unknown>> | null;
+  readonly issues: readonly ConfigIssue[];
+  /** Keys whose values in the file are not those in use. */
+  readonly pendingRestart: readonly string[];
+}
+
+export interface ConfigChange {
+  readonly version: string;
+  readonly changed: readonly string[];
+  readonly applied: readonly string[];
+  readonly restartRequired: readonly string[];
 }
 
 /** What the service sends messages with. */

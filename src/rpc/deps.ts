@@ -9,7 +9,12 @@ import type { Store } from "../store/store.ts";
 import type { GatewayLimits, Cursor } from "../../generated/gateway/types/types.gen.ts";
 
 import type { GatewayMethod, GatewayRequests } from "../../generated/gateway/rpc.gen.ts";
-import type { GatewayEvent, HostMethod, HostRequests } from "../../generated/gateway/host.gen.ts";
+import type {
+  GatewayEvent,
+  GatewayEvents,
+  HostMethod,
+  HostRequests,
+} from "../../generated/gateway/host.gen.ts";
 
 /** Dependencies of the gateway. */
 export interface RpcDeps extends Omit<AgentServices, "close"> {
@@ -22,11 +27,45 @@ export interface RpcDeps extends Omit<AgentServices, "close"> {
   /** Absent: keys have no limits. */
   readonly keyLimits?: AgentServices["agent"]["deps"]["keyLimits"];
   readonly config: ConfigAccess;
+  /** The operations of the HTTP API. Their modules load at the first call. */
+  readonly api: OperationsApi;
   /** All connections, for events that concern every client. */
   readonly peers: Iterable<RpcPeer>;
   /** Creates the subscriptions of a connection. */
   readonly subscribe: (deps: RpcDeps, peer: RpcPeer) => Subscriptions;
 }
+
+/** The operations of the HTTP API, and its feed. */
+export interface OperationsApi {
+  /**
+   * Calls an operation. Resolves to its answer, also when that is an error. ServiceError `invalid_request` for one that
+   * cannot be called, `body_too_large` for an answer that does not fit.
+   */
+  call(
+    call: GatewayRequests["api.call"]["params"],
+    caller: RpcCaller,
+    options: { readonly signal: AbortSignal },
+  ): Promise<GatewayRequests["api.call"]["result"]>;
+  /** Follows the feed until `signal` aborts. The first frame is `feed.ready`. */
+  follow(
+    filter: GatewayRequests["events.subscribe"]["params"],
+    caller: RpcCaller,
+    signal: AbortSignal,
+  ): Promise<AsyncIterable<FeedItem>>;
+}
+
+/** The caller of an operation: the name of a key, and the owner whose data it reaches. */
+export interface RpcCaller {
+  readonly name: string;
+  readonly owner: string;
+  readonly scopes: readonly string[];
+}
+
+/** A frame of the feed, as GET /v1/events sends it. */
+export type FeedItem =
+  | GatewayEvents["feed.event"]["payload"]
+  | { readonly object: "feed.ready"; readonly cursor: string; readonly epoch: string }
+  | { readonly object: "feed.bookmark"; readonly cursor: string };
 
 export interface RpcSettings {
   readonly limits: GatewayLimits;

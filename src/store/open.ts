@@ -1,4 +1,4 @@
-import { appendAllEvents, appendEvents, beginSession, toEvent } from "./journal/append.ts";
+import { appendAllEvents, appendEvents, appendStep, beginSession, toEvent } from "./journal/append.ts";
 import { type Driver, findStatement, type Row, type Tx } from "./tx/tx.ts";
 import { Followers, scopeKey, type Page, type PageLimits } from "./journal/follow.ts";
 import { Feed, FEED_SCOPE } from "./feed/feed.ts";
@@ -120,6 +120,11 @@ function createJournal(driver: Driver, followers: Followers): Journal {
   return {
     append: async (tx, sessionId, events, options) =>
       publish(tx, sessionId, await appendEvents(tx, sessionId, events, options)),
+    appendStep: async (tx, session, step) => {
+      const appended = await appendStep(tx, session, step);
+      publish(tx, session.sessionId, appended.events);
+      return appended;
+    },
     appendAll: async (tx, appends) => {
       const numbered = await appendAllEvents(tx, appends);
       for (const { sessionId, events } of numbered) publish(tx, sessionId, events);

@@ -60,7 +60,7 @@ export class Editor implements AsyncDisposable {
     return { result, tookMs };
   }
 
-  /** Called with each line that is no answer, until what is returned is called. */
+  /** Called with each line that is not an answer, until what is returned is called. */
   listen(listener: (line: string) => void): () => void {
     this.#listeners.add(listener);
     return () => void this.#listeners.delete(listener);

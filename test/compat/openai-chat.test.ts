@@ -37,7 +37,7 @@ const weather = {
   },
 };
 
-test("openai: runTools calls the client's functions and goes on with their output", async () => {
+test("openai: runTools calls the client's functions and continues with their output", async () => {
   await using service = await startTestService({ script: weatherScript });
   const runner = connect(service).chat.completions.runTools({ ...ask("weather?"), tools: [weather] });
   assert.equal(await runner.finalContent(), "Bern is sunny and Oslo is sunny");

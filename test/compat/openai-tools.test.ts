@@ -128,7 +128,7 @@ test("openai: arguments that miss the schema of a client's function are for the 
   assert.deepEqual(JSON.parse(call.function.arguments), { town: "Bern" });
 });
 
-test("openai: a chat without a session goes on with what the agent's own tools found", async () => {
+test("openai: a chat without a session continues with what the agent's own tools found", async () => {
   await using flow = await withNote([readNote, both, saying("thanks"), saying("bye")]);
   const { chat } = connect(flow);
   const first = await chat.completions.create({ model, messages, tools: [weather] });
@@ -171,7 +171,7 @@ test("openai: a conversation gets no calls from a run of another key", async () 
   assert.doesNotMatch(JSON.stringify(flow.models.requests[1]!.body.messages), /the note says 42/);
 });
 
-test("openai: responses that are not stored go on with the items of the agent's own calls", async () => {
+test("openai: responses that are not stored continue with the items of the agent's own calls", async () => {
   await using flow = await withNote([readNote, callWeather, saying("thanks")]);
   const { responses } = connect(flow);
   const asked = { model, tools: [flat], store: false };

@@ -8,7 +8,7 @@ import {
 } from "../../src/client/http.ts";
 import { createGatewayPlace } from "../harness/gateway.ts";
 
-test("SIGKILL in the middle of a streamed chat: the run reads interrupted, its events replay, the session goes on", async () => {
+test("SIGKILL in the middle of a streamed chat: the run reads interrupted, its events replay, the session continues", async () => {
   await using place = await createGatewayPlace();
   const first = await place.start();
   const apiKey = await place.key();

@@ -66,7 +66,7 @@ function assertGoesOn(left: Left): void {
 
 const said = (left: Left) => JSON.stringify(left.transcript);
 
-test("SIGKILL in a model stream: what was said is there, marked as cut; the queue goes on", async () => {
+test("SIGKILL in a model stream: what was said is there, marked as cut; the queue continues", async () => {
   const { left } = await crash("stream");
   assertGoesOn(left);
   assert.deepEqual(left.interrupted, ["run"]);

@@ -57,7 +57,7 @@ for (const isKilled of [false, true]) {
   const what = isKilled
     ? "a gateway that is killed while its database is away leaves"
     : "a gateway whose database was away as a run ended has";
-  test(`${what} the run to be ended, its tool ran once, and the queue goes on`, async () => {
+  test(`${what} the run to be ended, its tool ran once, and the queue continues`, async () => {
     await using database = await createFaultyDatabase();
     await using place = await createGatewayPlace({ AGENTD_DATABASE_URL: database.url });
     let at = await place.start();

@@ -5,7 +5,7 @@ import { createGatewayPlace } from "../harness/gateway.ts";
 import { checkStream, eventsOf, objectOf, outputText } from "../harness/responses.ts";
 import { readFrames } from "../harness/sse.ts";
 
-test("SIGKILL in the middle of a streamed response: after the start its stream goes on from the last event seen", async () => {
+test("SIGKILL in the middle of a streamed response: after the start its stream continues from the last event seen", async () => {
   await using place = await createGatewayPlace();
   const first = await place.start();
   const headers = { authorization: `Bearer ${await place.key()}`, "content-type": "application/json" };

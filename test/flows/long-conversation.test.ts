@@ -40,7 +40,7 @@ test("compression with open tool calls keeps every call with its answers", async
   assert.equal((await agent.transcript(sessionId)).length, 13, "people still see all of it");
 });
 
-test("a conversation near the limit is compressed by itself, and the turn goes on", async () => {
+test("a conversation near the limit is compressed by itself, and the turn continues", async () => {
   await using agent = await createTestAgent({
     providers: [{ name: "local", type: "openai_compatible", models: ["m"], contextTokens: 1_000 }],
     settings: { compression: { threshold: 0.5, keepMessages: 2, model: undefined } },
@@ -80,7 +80,7 @@ test("an overflow of the provider leads to one compression and one retry", async
   assert.equal(events.at(-1)?.data["output"], "fine");
 });
 
-test("branch and resume: the branch goes on in another process with its history", async () => {
+test("branch and resume: the branch continues in another process with its history", async () => {
   await using agent = await createTestAgent({ script: ({ user }) => ({ text: `re: ${user}` }) });
   await agent.events((await agent.submit("one", { id: "s" })).runId);
   const branch = await agent.core.sessions.branch("s", OWNER, { title: "other way" });

@@ -215,7 +215,7 @@ for (const [title, replies] of untidy) {
   });
 }
 
-test("a session that is left while its tool runs goes on with a history that a strict provider takes", async () => {
+test("a session that is left while its tool runs continues with a history that a strict provider takes", async () => {
   await using flow = await startFlow(strict([calling(terminal("a", "sleep 60")), saying("Still here.")]));
   const leave = new AbortController();
   const first = await flow.service.chat(
@@ -233,7 +233,7 @@ test("a session that is left while its tool runs goes on with a history that a s
   assert.equal(typeof answer?.["content"], "string");
 });
 
-test("when a provider dies in the middle of a session, the spare one goes on with all of it", async () => {
+test("when a provider dies in the middle of a session, the spare one continues with all of it", async () => {
   await using flow = await startFlow(strict([calling(terminal("a", "echo one")), saying("One.")]), {
     second: strict([saying("Two.")]),
   });

@@ -51,7 +51,7 @@ test("parallel approvals answered out of order: each answer reaches its own call
   assert.deepEqual(ran.toSorted(), ["rm -rf three", "rm -rf two"]);
 });
 
-test("an approval that expires denies its call, and the turn goes on", async () => {
+test("an approval that expires denies its call, and the turn continues", async () => {
   const clock = new FakeClock();
   await using agent = await createTestAgent({
     clock,
@@ -223,7 +223,7 @@ test("interrupt in an approval: every open question is closed, nothing runs", as
   await strictAfterwards(agent, sessionId);
 });
 
-test("interrupt in a sub-agent: it ends with its own sub-agents, and the run that started it goes on", async () => {
+test("interrupt in a sub-agent: it ends with its own sub-agents, and the run that started it continues", async () => {
   const deep = Promise.withResolvers<void>();
   await using agent = await createTestAgent({
     tools: [
@@ -258,14 +258,14 @@ test("interrupt in a sub-agent: it ends with its own sub-agents, and the run tha
   assertStrict(await agent.transcript(sessionId));
 });
 
-test("MCP reload in mid-session: later turns have the new tools, the conversation goes on", async (t) => {
+test("MCP reload in mid-session: later turns have the new tools, the conversation continues", async (t) => {
   const servers = new McpServers(createLog("error"));
   t.after(() => servers.close());
   const { PATH = "", HOME = "" } = process.env;
   const fixture = join(import.meta.dirname, "../unit/agent/mcp/sdk-server.ts");
   const args = "Deno" in globalThis ? ["run", "-A", "--no-check", fixture] : [fixture];
   const options = { command: process.execPath, args, env: { PATH, HOME }, cwd: import.meta.dirname };
-  const limits = { startTimeoutMs: 20_000, timeoutMs: 10_000 };
+  const limits = { startTimeoutMs: 60_000, timeoutMs: 60_000 };
   await servers.use({ one: { ...options, ...limits, tools: ["echo"] } });
   await using agent = await createTestAgent({
     liveTools: () => servers.tools(),

@@ -25,7 +25,7 @@ export type Piece =
   /** Sends nothing more, and keeps the connection until the client leaves. */
   | { readonly hang: true };
 
-/** A stream of pieces, closed by `[DONE]`, or an answer that is no stream. */
+/** A stream of pieces, closed by `[DONE]`, or an answer that is not a stream. */
 export type ModelReply =
   | { readonly pieces: readonly Piece[]; readonly done?: boolean }
   | { readonly status: number; readonly headers?: Readonly<Record<string, string>>; readonly body?: string };

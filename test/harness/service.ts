@@ -121,6 +121,7 @@ export async function startTestService(options: TestServiceOptions = {}): Promis
   const config = testConfig(options.config);
   const service = await startService({
     config,
+    fileConfig: applyDefaults(configSchema, {}) as Config,
     paths: { agentHome: join(home, "agentd"), userHome: home, workspace: home, databaseUrl: database.url },
     keys: keyRing(options),
     models: createModelCatalog({ providers: options.providers ?? [] }),

@@ -38,7 +38,7 @@ export const noImage: ContentPart = { type: "image_url" };
 // @ts-expect-error audio is not supported
 export const audio: ContentPart = { type: "input_audio", input_audio: {} };
 
-/** The answer is there: what is no answer is thrown. */
+/** The answer is there: what is not an answer is thrown. */
 export const data: Promise<ChatCompletion> = client
   .createChatCompletion({ body: { messages } })
   .then((result) => result.data);

@@ -31,7 +31,7 @@ export async function read(): Promise<string> {
   for await (const event of client.events()) {
     if (event.type === "message.delta") return event.payload.text;
     if (event.type === "client.gap") return event.payload.cursor.epoch;
-    // @ts-expect-error a state is no reason
+    // @ts-expect-error a state is not a reason
     if (event.type === "client.state") return event.payload.reason;
     // @ts-expect-error no such event
     if (event.type === "message.explode") return "";

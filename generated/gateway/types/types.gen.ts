@@ -55,6 +55,57 @@ export type AliasDirective = {
 };
 
 /**
+ * ApiAnswer
+ *
+ * The answer of an operation, also when it is an error of the operation.
+ */
+export type ApiAnswer = {
+    /**
+     * The status code of HTTP.
+     */
+    status: number;
+    /**
+     * Names in lower case.
+     */
+    headers: {
+        [key: string]: string;
+    };
+    /**
+     * The JSON value, the text of a body that is not JSON, or null without a body.
+     */
+    body: unknown;
+};
+
+export type ApiCallParams = {
+    /**
+     * The `operationId` in http.openapi.yaml. Each operation requires its own scope. Operations that stream cannot be called: use HTTP, and `events.subscribe` for the feed.
+     */
+    operation: string;
+    /**
+     * Parameters in the path.
+     */
+    path?: {
+        [key: string]: unknown;
+    };
+    /**
+     * Query parameters. A list is an array.
+     */
+    query?: {
+        [key: string]: unknown;
+    };
+    /**
+     * Headers of the operation, such as `if-match`, `idempotency-key` and `x-agent-owner`.
+     */
+    headers?: {
+        [key: string]: unknown;
+    };
+    /**
+     * The JSON body.
+     */
+    body?: unknown;
+};
+
+/**
  * ApprovalAnswer
  */
 export type ApprovalAnswer = {
@@ -708,6 +759,21 @@ export type EventsSince = {
     open_requests: Array<OpenRequest>;
 };
 
+export type EventsSubscribeParams = {
+    /**
+     * Event types, such as `run.updated` or `question.*`. Default: all.
+     */
+    types?: Array<string>;
+    /**
+     * The `id` of the last event that you have. Default: only events from now on.
+     */
+    after?: string;
+};
+
+export type EventsUnsubscribeParams = {
+    [key: string]: unknown;
+};
+
 /**
  * ExecDirective
  *
@@ -720,6 +786,147 @@ export type ExecDirective = {
      * The command opened another session. Continue in it.
      */
     session_id?: string;
+};
+
+/**
+ * FeedBookmarkEvent
+ *
+ * The position of the subscription after 60 seconds without an event of its types.
+ */
+export type FeedBookmarkEvent = {
+    type: 'feed.bookmark';
+    session_id?: string;
+    seq?: number;
+    /**
+     * Unix time in milliseconds.
+     */
+    ts: number;
+    turn_id?: string;
+    payload: FeedBookmarkPayload;
+};
+
+/**
+ * FeedBookmarkPayload
+ */
+export type FeedBookmarkPayload = {
+    /**
+     * Pass it as `after`.
+     */
+    cursor: string;
+};
+
+/**
+ * FeedChangeEvent
+ *
+ * A change of a resource, after `events.subscribe`.
+ */
+export type FeedChangeEvent = {
+    type: 'feed.event';
+    session_id?: string;
+    seq?: number;
+    /**
+     * Unix time in milliseconds.
+     */
+    ts: number;
+    turn_id?: string;
+    payload: FeedEvent;
+};
+
+/**
+ * FeedClosedEvent
+ *
+ * The last event of a subscription.
+ */
+export type FeedClosedEvent = {
+    type: 'feed.closed';
+    session_id?: string;
+    seq?: number;
+    /**
+     * Unix time in milliseconds.
+     */
+    ts: number;
+    turn_id?: string;
+    payload: FeedClosedPayload;
+};
+
+/**
+ * FeedClosedPayload
+ */
+export type FeedClosedPayload = {
+    /**
+     * `unsubscribed`, `replaced` by a later subscription of this connection, or the code of an error.
+     */
+    reason: string;
+    /**
+     * Pass it as `after` to continue.
+     */
+    cursor: string;
+    /**
+     * The error in plain words.
+     */
+    message?: string;
+};
+
+/**
+ * FeedEvent
+ *
+ * A committed change of a resource. It holds no titles, prompts or texts: read the resource by `data.id`.
+ */
+export type FeedEvent = {
+    /**
+     * Opaque position in the feed; pass it as `after`.
+     */
+    id: string;
+    object: 'event';
+    type: FeedEventType;
+    /**
+     * Unix time in seconds.
+     */
+    created_at: number;
+    owner: string;
+    /**
+     * Author of the change: the name of a key, or a surface such as `http:ci`. Null: the server.
+     */
+    actor: string | null;
+    /**
+     * The kind and id of the resource, and its state after the change. run: status, kind, session_id, source. question: kind, status, run_id, session_id, expires_at. message: platform, status, ref. delivery: route, event, status, run_id. route: enabled. occurrence: job_id, scheduled_at, status, delivery_status. job: state, revision. grant: tool. key: name, scopes, expires_at, previous_expires_at; config: changed, restart_required. Events of keys and of the configuration need the scope admin.
+     */
+    data: {
+        object: string;
+        id: string;
+        [key: string]: unknown;
+    };
+};
+
+/**
+ * FeedEventType
+ *
+ * The kind of a resource and its change.
+ */
+export type FeedEventType = 'session.created' | 'session.updated' | 'session.deleted' | 'run.created' | 'run.updated' | 'question.created' | 'question.updated' | 'delivery.created' | 'delivery.updated' | 'route.created' | 'route.updated' | 'route.deleted' | 'occurrence.created' | 'occurrence.updated' | 'message.created' | 'message.updated' | 'job.created' | 'job.updated' | 'job.deleted' | 'grant.created' | 'grant.deleted' | 'key.created' | 'key.updated' | 'key.deleted' | 'config.updated';
+
+/**
+ * FeedSubscription
+ */
+export type FeedSubscription = {
+    /**
+     * The position of the feed. Events behind it follow as `feed.event`.
+     */
+    cursor: string;
+    /**
+     * Changes with the database: cursors of another epoch are invalid.
+     */
+    epoch: string;
+};
+
+/**
+ * FeedUnsubscribed
+ */
+export type FeedUnsubscribed = {
+    /**
+     * False when the connection did not follow the feed.
+     */
+    unsubscribed: boolean;
 };
 
 /**
@@ -811,7 +1018,7 @@ export type GatewayErrorPayload = {
  *
  * Events that the gateway sends to a host. `seq` numbers the events of a session from 1, without gaps, within one epoch. Events without a session have no number, nor do events that accompany another event; a host whose connection ends between the two misses the second. The `session.info` that ends a turn or follows `session.title` is sent again to a host that resumes after that event. A question that is sent again has no number.
  */
-export type GatewayEvent = GatewayReadyEvent | SessionInfoEvent | SessionTitleEvent | SessionUsageEvent | SessionClosedEvent | SessionReclaimedEvent | SessionQueueEvent | SessionsChangedEvent | MessageStartEvent | MessageTextEvent | ReasoningTextEvent | ThinkingTextEvent | ReasoningAvailableEvent | MessageInterimEvent | MessageCompleteEvent | ToolGeneratingEvent | ToolStartEvent | GatewayToolProgressEvent | ToolCompleteEvent | ApprovalAskedEvent | ClarifyAskedEvent | SudoAskedEvent | SecretAskedEvent | RequestCancelEvent | SudoExpireEvent | SecretExpireEvent | StatusUpdateEvent | GatewayErrorEvent | SubagentSpawnRequestedEvent | SubagentBeganEvent | SubagentThinkingEvent | SubagentToolCallEvent | SubagentProgressLineEvent | SubagentEndedEvent | BackgroundDoneEvent | SkinChangedEvent;
+export type GatewayEvent = GatewayReadyEvent | SessionInfoEvent | SessionTitleEvent | SessionUsageEvent | SessionClosedEvent | SessionReclaimedEvent | SessionQueueEvent | SessionsChangedEvent | MessageStartEvent | MessageTextEvent | ReasoningTextEvent | ThinkingTextEvent | ReasoningAvailableEvent | MessageInterimEvent | MessageCompleteEvent | ToolGeneratingEvent | ToolStartEvent | GatewayToolProgressEvent | ToolCompleteEvent | ApprovalAskedEvent | ClarifyAskedEvent | SudoAskedEvent | SecretAskedEvent | RequestCancelEvent | SudoExpireEvent | SecretExpireEvent | StatusUpdateEvent | GatewayErrorEvent | SubagentSpawnRequestedEvent | SubagentBeganEvent | SubagentThinkingEvent | SubagentToolCallEvent | SubagentProgressLineEvent | SubagentEndedEvent | BackgroundDoneEvent | SkinChangedEvent | FeedChangeEvent | FeedBookmarkEvent | FeedClosedEvent;
 
 /**
  * GatewayLimits
@@ -2474,6 +2681,10 @@ export type SubagentReport = {
     model?: string;
     status: 'queued' | 'running' | 'completed' | 'failed' | 'error' | 'timeout' | 'interrupted';
     text?: string;
+    /**
+     * Absent: all configured ones.
+     */
+    toolsets?: Array<string>;
     tool_name?: string;
     tool_preview?: string;
     tool_count?: number;

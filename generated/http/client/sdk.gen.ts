@@ -2,7 +2,7 @@
 
 import { client } from './client.gen.ts';
 import type { Client, ClientMeta, Options as Options2, RequestResult, ServerSentEventsResult, TDataShape } from './client/index.ts';
-import type { AnswerQuestionData, AnswerQuestionErrors, AnswerQuestionResponses, CancelResponseData, CancelResponseErrors, CancelResponseResponses, CreateChatCompletionData, CreateChatCompletionErrors, CreateChatCompletionResponses, CreateJobData, CreateJobErrors, CreateJobResponses, CreateKeyData, CreateKeyErrors, CreateKeyResponses, CreateResponseData, CreateResponseErrors, CreateResponseResponses, CreateRouteData, CreateRouteErrors, CreateRouteResponses, CreateRunData, CreateRunErrors, CreateRunResponses, CreateSocketTicketData, CreateSocketTicketErrors, CreateSocketTicketResponses, DeleteJobData, DeleteJobErrors, DeleteJobResponses, DeleteKeyData, DeleteKeyErrors, DeleteKeyResponses, DeleteResponseData, DeleteResponseErrors, DeleteResponseResponses, DeleteRouteData, DeleteRouteErrors, DeleteRouteResponses, DeleteSessionData, DeleteSessionErrors, DeleteSessionResponses, DetectProvidersData, DetectProvidersErrors, DetectProvidersResponses, DropMessageData, DropMessageErrors, DropMessageResponses, DropMessagesData, DropMessagesErrors, DropMessagesResponses, GetCalendarData, GetCalendarErrors, GetCalendarResponses, GetCapabilitiesData, GetCapabilitiesErrors, GetCapabilitiesResponses, GetDeliveryData, GetDeliveryErrors, GetDeliveryResponses, GetDetailedHealthData, GetDetailedHealthErrors, GetDetailedHealthResponses, GetDocsData, GetDocsErrors, GetDocsResponses, GetHealthData, GetHealthErrors, GetHealthResponses, GetHealthV1Data, GetHealthV1Errors, GetHealthV1Responses, GetJobData, GetJobErrors, GetJobResponses, GetKeyData, GetKeyErrors, GetKeyResponses, GetMessageData, GetMessageErrors, GetMessageResponses, GetMetricsData, GetMetricsErrors, GetMetricsResponses, GetModelData, GetModelErrors, GetModelResponses, GetOccurrenceData, GetOccurrenceErrors, GetOccurrenceOutputData, GetOccurrenceOutputErrors, GetOccurrenceOutputResponses, GetOccurrenceResponses, GetOpenApiData, GetOpenApiErrors, GetOpenApiResponses, GetPlatformData, GetPlatformErrors, GetPlatformResponses, GetQuestionData, GetQuestionErrors, GetQuestionResponses, GetResponseData, GetResponseErrors, GetResponseResponses, GetRootData, GetRootErrors, GetRouteData, GetRouteErrors, GetRouteResponses, GetRunData, GetRunErrors, GetRunResponses, GetSchedulerData, GetSchedulerErrors, GetSchedulerResponses, GetSessionData, GetSessionErrors, GetSessionResponses, GetSkillData, GetSkillErrors, GetSkillResponses, GetUsageData, GetUsageErrors, GetUsageResponses, ListBudgetsData, ListBudgetsErrors, ListBudgetsResponses, ListDeliveriesData, ListDeliveriesErrors, ListDeliveriesResponses, ListJobsData, ListJobsErrors, ListJobsResponses, ListJobTimesData, ListJobTimesErrors, ListJobTimesResponses, ListKeysData, ListKeysErrors, ListKeysResponses, ListMcpServersData, ListMcpServersErrors, ListMcpServersResponses, ListMessagesData, ListMessagesErrors, ListMessagesResponses, ListModelsData, ListModelsErrors, ListModelsResponses, ListOccurrencesData, ListOccurrencesErrors, ListOccurrencesResponses, ListPlatformsData, ListPlatformsErrors, ListPlatformsResponses, ListPricesData, ListPricesErrors, ListPricesResponses, ListProvidersData, ListProvidersErrors, ListProvidersResponses, ListQuestionsData, ListQuestionsErrors, ListQuestionsResponses, ListResponseInputItemsData, ListResponseInputItemsErrors, ListResponseInputItemsResponses, ListRoutesData, ListRoutesErrors, ListRoutesResponses, ListRunsData, ListRunsErrors, ListRunsResponses, ListSessionMessagesData, ListSessionMessagesErrors, ListSessionMessagesResponses, ListSessionsData, ListSessionsErrors, ListSessionsResponses, ListSkillsData, ListSkillsErrors, ListSkillsResponses, ListToolsData, ListToolsErrors, ListToolsetsData, ListToolsetsErrors, ListToolsetsResponses, ListToolsResponses, PauseJobData, PauseJobErrors, PauseJobResponses, ReloadMcpData, ReloadMcpErrors, ReloadMcpResponses, ReplayDeliveryData, ReplayDeliveryErrors, ReplayDeliveryResponses, ResolveRunApprovalData, ResolveRunApprovalErrors, ResolveRunApprovalResponses, ResumeJobData, ResumeJobErrors, ResumeJobResponses, RetryMessageData, RetryMessageErrors, RetryMessageResponses, RetryMessagesData, RetryMessagesErrors, RetryMessagesResponses, RotateKeyData, RotateKeyErrors, RotateKeyResponses, RotateRouteSecretData, RotateRouteSecretErrors, RotateRouteSecretResponses, RunJobData, RunJobErrors, RunJobResponses, SteerRunData, SteerRunErrors, SteerRunResponses, StopRunData, StopRunErrors, StopRunResponses, StreamEventsData, StreamEventsErrors, StreamEventsResponses, StreamRunEventsData, StreamRunEventsErrors, StreamRunEventsResponse, StreamRunEventsResponses, TestModelData, TestModelErrors, TestModelResponses, TestPlatformData, TestPlatformErrors, TestPlatformResponses, TestRouteData, TestRouteErrors, TestRouteResponses, UpdateJobData, UpdateJobErrors, UpdateJobResponses, UpdateKeyData, UpdateKeyErrors, UpdateKeyResponses, UpdateRouteData, UpdateRouteErrors, UpdateRouteResponses, UpdateSessionData, UpdateSessionErrors, UpdateSessionResponses } from './types.gen.ts';
+import type { AnswerQuestionData, AnswerQuestionErrors, AnswerQuestionResponses, CancelResponseData, CancelResponseErrors, CancelResponseResponses, CompressSessionData, CompressSessionErrors, CompressSessionResponses, CreateChatCompletionData, CreateChatCompletionErrors, CreateChatCompletionResponses, CreateJobData, CreateJobErrors, CreateJobResponses, CreateKeyData, CreateKeyErrors, CreateKeyResponses, CreateResponseData, CreateResponseErrors, CreateResponseResponses, CreateRouteData, CreateRouteErrors, CreateRouteResponses, CreateRunData, CreateRunErrors, CreateRunResponses, CreateSocketTicketData, CreateSocketTicketErrors, CreateSocketTicketResponses, DeleteGrantData, DeleteGrantErrors, DeleteGrantResponses, DeleteJobData, DeleteJobErrors, DeleteJobResponses, DeleteKeyData, DeleteKeyErrors, DeleteKeyResponses, DeleteResponseData, DeleteResponseErrors, DeleteResponseResponses, DeleteRouteData, DeleteRouteErrors, DeleteRouteResponses, DeleteSessionData, DeleteSessionErrors, DeleteSessionResponses, DetectProvidersData, DetectProvidersErrors, DetectProvidersResponses, DropMessageData, DropMessageErrors, DropMessageResponses, DropMessagesData, DropMessagesErrors, DropMessagesResponses, ExportSessionData, ExportSessionErrors, ExportSessionResponses, ForkSessionData, ForkSessionErrors, ForkSessionResponses, GetCalendarData, GetCalendarErrors, GetCalendarResponses, GetCapabilitiesData, GetCapabilitiesErrors, GetCapabilitiesResponses, GetConfigData, GetConfigErrors, GetConfigResponses, GetConfigSchemaData, GetConfigSchemaErrors, GetConfigSchemaResponses, GetDeliveryData, GetDeliveryErrors, GetDeliveryResponses, GetDetailedHealthData, GetDetailedHealthErrors, GetDetailedHealthResponses, GetDocsData, GetDocsErrors, GetDocsResponses, GetHealthData, GetHealthErrors, GetHealthResponses, GetHealthV1Data, GetHealthV1Errors, GetHealthV1Responses, GetJobData, GetJobErrors, GetJobResponses, GetKeyData, GetKeyErrors, GetKeyResponses, GetMessageData, GetMessageErrors, GetMessageResponses, GetMetricsData, GetMetricsErrors, GetMetricsResponses, GetModelData, GetModelErrors, GetModelResponses, GetOccurrenceData, GetOccurrenceErrors, GetOccurrenceOutputData, GetOccurrenceOutputErrors, GetOccurrenceOutputResponses, GetOccurrenceResponses, GetOpenApiData, GetOpenApiErrors, GetOpenApiResponses, GetPlatformData, GetPlatformErrors, GetPlatformResponses, GetQuestionData, GetQuestionErrors, GetQuestionResponses, GetResponseData, GetResponseErrors, GetResponseResponses, GetRootData, GetRootErrors, GetRouteData, GetRouteErrors, GetRouteResponses, GetRunData, GetRunErrors, GetRunResponses, GetSchedulerData, GetSchedulerErrors, GetSchedulerResponses, GetSessionData, GetSessionErrors, GetSessionResponses, GetSkillData, GetSkillErrors, GetSkillResponses, GetUsageData, GetUsageErrors, GetUsageResponses, ListBudgetsData, ListBudgetsErrors, ListBudgetsResponses, ListDeliveriesData, ListDeliveriesErrors, ListDeliveriesResponses, ListGrantsData, ListGrantsErrors, ListGrantsResponses, ListJobsData, ListJobsErrors, ListJobsResponses, ListJobTimesData, ListJobTimesErrors, ListJobTimesResponses, ListKeysData, ListKeysErrors, ListKeysResponses, ListMcpServersData, ListMcpServersErrors, ListMcpServersResponses, ListMessagesData, ListMessagesErrors, ListMessagesResponses, ListModelsData, ListModelsErrors, ListModelsResponses, ListOccurrencesData, ListOccurrencesErrors, ListOccurrencesResponses, ListPlatformsData, ListPlatformsErrors, ListPlatformsResponses, ListPricesData, ListPricesErrors, ListPricesResponses, ListProvidersData, ListProvidersErrors, ListProvidersResponses, ListQuestionsData, ListQuestionsErrors, ListQuestionsResponses, ListResponseInputItemsData, ListResponseInputItemsErrors, ListResponseInputItemsResponses, ListRoutesData, ListRoutesErrors, ListRoutesResponses, ListRunsData, ListRunsErrors, ListRunsResponses, ListSessionMessagesData, ListSessionMessagesErrors, ListSessionMessagesResponses, ListSessionsData, ListSessionsErrors, ListSessionsResponses, ListSkillsData, ListSkillsErrors, ListSkillsResponses, ListToolsData, ListToolsErrors, ListToolsetsData, ListToolsetsErrors, ListToolsetsResponses, ListToolsResponses, PauseJobData, PauseJobErrors, PauseJobResponses, ReloadMcpData, ReloadMcpErrors, ReloadMcpResponses, ReplayDeliveryData, ReplayDeliveryErrors, ReplayDeliveryResponses, ResolveRunApprovalData, ResolveRunApprovalErrors, ResolveRunApprovalResponses, ResumeJobData, ResumeJobErrors, ResumeJobResponses, RetryMessageData, RetryMessageErrors, RetryMessageResponses, RetryMessagesData, RetryMessagesErrors, RetryMessagesResponses, RotateKeyData, RotateKeyErrors, RotateKeyResponses, RotateRouteSecretData, RotateRouteSecretErrors, RotateRouteSecretResponses, RunJobData, RunJobErrors, RunJobResponses, SteerRunData, SteerRunErrors, SteerRunResponses, StopRunData, StopRunErrors, StopRunResponses, StreamEventsData, StreamEventsErrors, StreamEventsResponses, StreamRunEventsData, StreamRunEventsErrors, StreamRunEventsResponse, StreamRunEventsResponses, StreamSessionEventsData, StreamSessionEventsErrors, StreamSessionEventsResponse, StreamSessionEventsResponses, TestModelData, TestModelErrors, TestModelResponses, TestPlatformData, TestPlatformErrors, TestPlatformResponses, TestRouteData, TestRouteErrors, TestRouteResponses, UndoSessionData, UndoSessionErrors, UndoSessionResponses, UpdateConfigData, UpdateConfigErrors, UpdateConfigResponses, UpdateJobData, UpdateJobErrors, UpdateJobResponses, UpdateKeyData, UpdateKeyErrors, UpdateKeyResponses, UpdateRouteData, UpdateRouteErrors, UpdateRouteResponses, UpdateSessionData, UpdateSessionErrors, UpdateSessionResponses } from './types.gen.ts';
 
 export type Options<TData extends TDataShape = TDataShape, ThrowOnError extends boolean = boolean, TResponse = unknown> = Options2<TData, ThrowOnError, TResponse> & {
     /**
@@ -859,6 +859,47 @@ export class AgentClient extends HeyApiClient {
     }
     
     /**
+     * Get the configuration
+     *
+     * With the scope read. The `ETag` is that of the file.
+     */
+    public getConfig<ThrowOnError extends boolean = true>(options?: Options<GetConfigData, ThrowOnError>): RequestResult<GetConfigResponses, GetConfigErrors, ThrowOnError> {
+        return (options?.client ?? this.client).get<GetConfigResponses, GetConfigErrors, ThrowOnError>({
+            security: [{ scheme: 'bearer', type: 'http' }],
+            url: '/v1/config',
+            ...options
+        });
+    }
+    
+    /**
+     * Change the configuration file
+     *
+     * Comments and the order of the file stay. `If-Match` is required: 428 `precondition_required`. A patch with a mistake changes nothing: 400 `invalid_config` lists all in `details.issues`. A secret must be a reference such as `env:NAME`, and the text `[redacted]` is refused: 400 `secret_not_allowed`.
+     */
+    public updateConfig<ThrowOnError extends boolean = true>(options: Options<UpdateConfigData, ThrowOnError>): RequestResult<UpdateConfigResponses, UpdateConfigErrors, ThrowOnError> {
+        return (options.client ?? this.client).patch<UpdateConfigResponses, UpdateConfigErrors, ThrowOnError>({
+            security: [{ scheme: 'bearer', type: 'http' }],
+            url: '/v1/config',
+            ...options,
+            headers: {
+                'Content-Type': 'application/json',
+                ...options.headers
+            }
+        });
+    }
+    
+    /**
+     * Get the schema of the configuration
+     */
+    public getConfigSchema<ThrowOnError extends boolean = true>(options?: Options<GetConfigSchemaData, ThrowOnError>): RequestResult<GetConfigSchemaResponses, GetConfigSchemaErrors, ThrowOnError> {
+        return (options?.client ?? this.client).get<GetConfigSchemaResponses, GetConfigSchemaErrors, ThrowOnError>({
+            security: [{ scheme: 'bearer', type: 'http' }],
+            url: '/v1/config/schema',
+            ...options
+        });
+    }
+    
+    /**
      * List API keys, newest first
      *
      * Keys of all owners. Configured keys come last, by name.
@@ -944,6 +985,108 @@ export class AgentClient extends HeyApiClient {
                 'Content-Type': 'application/json',
                 ...options.headers
             }
+        });
+    }
+    
+    /**
+     * Branch a session
+     *
+     * Copies the conversation up to a message, with the model, effort and folder, into a new session. Messages of an active run and remembered approvals are not copied. Without a message to copy: 409 `nothing_to_branch`.
+     */
+    public forkSession<ThrowOnError extends boolean = true>(options: Options<ForkSessionData, ThrowOnError>): RequestResult<ForkSessionResponses, ForkSessionErrors, ThrowOnError> {
+        return (options.client ?? this.client).post<ForkSessionResponses, ForkSessionErrors, ThrowOnError>({
+            security: [{ scheme: 'bearer', type: 'http' }],
+            url: '/v1/sessions/{session_id}/fork',
+            ...options,
+            headers: {
+                'Content-Type': 'application/json',
+                ...options.headers
+            }
+        });
+    }
+    
+    /**
+     * Compress the conversation
+     *
+     * Starts a run of the kind `compression`, which replaces the older messages that the model gets by a summary. Its last event but one is `compression.completed`. While a run is active: 409 `session_busy`.
+     */
+    public compressSession<ThrowOnError extends boolean = true>(options: Options<CompressSessionData, ThrowOnError>): RequestResult<CompressSessionResponses, CompressSessionErrors, ThrowOnError> {
+        return (options.client ?? this.client).post<CompressSessionResponses, CompressSessionErrors, ThrowOnError>({
+            security: [{ scheme: 'bearer', type: 'http' }],
+            url: '/v1/sessions/{session_id}/compress',
+            ...options,
+            headers: {
+                'Content-Type': 'application/json',
+                ...options.headers
+            }
+        });
+    }
+    
+    /**
+     * Remove the newest turns
+     *
+     * Removes the newest prompts with everything after them. While a run is active: 409 `session_busy`. When fewer prompts follow the last compression: 409 `nothing_to_undo`.
+     */
+    public undoSession<ThrowOnError extends boolean = true>(options: Options<UndoSessionData, ThrowOnError>): RequestResult<UndoSessionResponses, UndoSessionErrors, ThrowOnError> {
+        return (options.client ?? this.client).post<UndoSessionResponses, UndoSessionErrors, ThrowOnError>({
+            security: [{ scheme: 'bearer', type: 'http' }],
+            url: '/v1/sessions/{session_id}/undo',
+            ...options,
+            headers: {
+                'Content-Type': 'application/json',
+                ...options.headers
+            }
+        });
+    }
+    
+    /**
+     * Export a session
+     *
+     * Streams the whole conversation with its tool calls, without secrets. json: a Session and its SessionMessages. jsonl: the same, one a line. markdown: for people.
+     */
+    public exportSession<ThrowOnError extends boolean = true>(options: Options<ExportSessionData, ThrowOnError>): RequestResult<ExportSessionResponses, ExportSessionErrors, ThrowOnError> {
+        return (options.client ?? this.client).get<ExportSessionResponses, ExportSessionErrors, ThrowOnError>({
+            security: [{ scheme: 'bearer', type: 'http' }],
+            url: '/v1/sessions/{session_id}/export',
+            ...options
+        });
+    }
+    
+    /**
+     * Follow the events of a session
+     *
+     * The events of all its runs, and those of the session itself. Without a cursor the stream begins now; `after=0` replays everything that is kept. The id of a server-sent event is its number in the session; pass it as `Last-Event-ID`, which takes precedence over `after`, to continue after it. Events that are no longer kept: 410 `events_expired`.
+     */
+    public streamSessionEvents<ThrowOnError extends boolean = true>(options: Options<StreamSessionEventsData, ThrowOnError, StreamSessionEventsResponse>): Promise<ServerSentEventsResult<StreamSessionEventsResponses>> {
+        return (options.client ?? this.client).sse.get<StreamSessionEventsResponses, StreamSessionEventsErrors, ThrowOnError>({
+            querySerializer: { parameters: { types: { array: { explode: false } } } },
+            security: [{ scheme: 'bearer', type: 'http' }],
+            url: '/v1/sessions/{session_id}/events',
+            ...options
+        });
+    }
+    
+    /**
+     * List permanent approvals, newest first
+     */
+    public listGrants<ThrowOnError extends boolean = true>(options?: Options<ListGrantsData, ThrowOnError>): RequestResult<ListGrantsResponses, ListGrantsErrors, ThrowOnError> {
+        return (options?.client ?? this.client).get<ListGrantsResponses, ListGrantsErrors, ThrowOnError>({
+            security: [{ scheme: 'bearer', type: 'http' }],
+            url: '/v1/grants',
+            ...options
+        });
+    }
+    
+    /**
+     * Revoke a permanent approval
+     *
+     * Calls that it covered require approval again, from the next one on.
+     */
+    public deleteGrant<ThrowOnError extends boolean = true>(options: Options<DeleteGrantData, ThrowOnError>): RequestResult<DeleteGrantResponses, DeleteGrantErrors, ThrowOnError> {
+        return (options.client ?? this.client).delete<DeleteGrantResponses, DeleteGrantErrors, ThrowOnError>({
+            security: [{ scheme: 'bearer', type: 'http' }],
+            url: '/v1/grants/{grant_id}',
+            ...options
         });
     }
     

@@ -689,7 +689,7 @@ export type ErrorType = 'invalid_request_error' | 'authentication_error' | 'perm
  *
  * Stable name of the error.
  */
-export type ErrorCode = 'invalid_json' | 'invalid_request' | 'missing_required_parameter' | 'unsupported_parameter' | 'invalid_content_part' | 'unsupported_content_type' | 'invalid_image_url' | 'string_above_max_length' | 'model_not_found' | 'invalid_session_id' | 'invalid_session_key' | 'invalid_cursor' | 'invalid_idempotency_key' | 'invalid_approval_choice' | 'invalid_approval_request' | 'invalid_steer_input' | 'invalid_config' | 'invalid_answer' | 'invalid_schedule' | 'request_timeout' | 'missing_api_key' | 'invalid_api_key' | 'insufficient_scope' | 'auth_required' | 'auth_required_for_session' | 'host_not_allowed' | 'origin_not_allowed' | 'not_found' | 'run_not_found' | 'session_not_found' | 'response_not_found' | 'previous_response_not_found' | 'ask_not_found' | 'question_not_found' | 'route_not_found' | 'key_not_found' | 'delivery_not_found' | 'job_not_found' | 'occurrence_not_found' | 'message_not_found' | 'platform_not_found' | 'skill_not_found' | 'method_not_allowed' | 'unsupported_media_type' | 'body_too_large' | 'session_busy' | 'ask_not_pending' | 'question_not_pending' | 'route_exists' | 'route_is_static' | 'key_exists' | 'key_is_static' | 'last_admin_key' | 'delivery_not_replayable' | 'receiver_disabled' | 'job_over' | 'job_busy' | 'message_not_retryable' | 'message_being_sent' | 'platform_not_ready' | 'approval_not_active' | 'approval_not_pending' | 'run_not_active' | 'run_not_accepting_steer' | 'response_not_cancellable' | 'idempotency_key_conflict' | 'run_events_expired' | 'events_expired' | 'precondition_failed' | 'rate_limit_exceeded' | 'too_many_concurrent_runs' | 'too_many_subscribers' | 'budget_exceeded' | 'context_too_long' | 'nothing_to_branch' | 'nothing_to_undo' | 'invalid_title' | 'unknown_command' | 'command_usage' | 'too_many_live_sessions' | 'queue_full' | 'internal_error' | 'provider_error' | 'agent_incomplete' | 'server_draining' | 'state_store_unavailable' | 'agent_timeout';
+export type ErrorCode = 'invalid_json' | 'invalid_request' | 'missing_required_parameter' | 'unsupported_parameter' | 'invalid_content_part' | 'unsupported_content_type' | 'invalid_image_url' | 'string_above_max_length' | 'model_not_found' | 'invalid_session_id' | 'invalid_session_key' | 'invalid_cursor' | 'invalid_idempotency_key' | 'invalid_approval_choice' | 'invalid_approval_request' | 'invalid_steer_input' | 'invalid_config' | 'invalid_answer' | 'invalid_schedule' | 'secret_not_allowed' | 'request_timeout' | 'missing_api_key' | 'invalid_api_key' | 'insufficient_scope' | 'auth_required' | 'auth_required_for_session' | 'host_not_allowed' | 'origin_not_allowed' | 'not_found' | 'run_not_found' | 'session_not_found' | 'response_not_found' | 'previous_response_not_found' | 'ask_not_found' | 'question_not_found' | 'route_not_found' | 'key_not_found' | 'grant_not_found' | 'delivery_not_found' | 'job_not_found' | 'occurrence_not_found' | 'message_not_found' | 'platform_not_found' | 'skill_not_found' | 'method_not_allowed' | 'unsupported_media_type' | 'body_too_large' | 'session_busy' | 'ask_not_pending' | 'question_not_pending' | 'route_exists' | 'route_is_static' | 'key_exists' | 'key_is_static' | 'last_admin_key' | 'delivery_not_replayable' | 'receiver_disabled' | 'job_over' | 'job_busy' | 'message_not_retryable' | 'message_being_sent' | 'platform_not_ready' | 'approval_not_active' | 'approval_not_pending' | 'run_not_active' | 'run_not_accepting_steer' | 'response_not_cancellable' | 'idempotency_key_conflict' | 'run_events_expired' | 'events_expired' | 'precondition_failed' | 'precondition_required' | 'rate_limit_exceeded' | 'too_many_concurrent_runs' | 'too_many_subscribers' | 'budget_exceeded' | 'context_too_long' | 'nothing_to_branch' | 'nothing_to_undo' | 'invalid_title' | 'unknown_command' | 'command_usage' | 'too_many_live_sessions' | 'queue_full' | 'internal_error' | 'provider_error' | 'agent_incomplete' | 'server_draining' | 'state_store_unavailable' | 'agent_timeout';
 
 /**
  * ErrorBody
@@ -2121,6 +2121,10 @@ export type SubagentRequestedEvent = {
     task_index: number;
     task_count: number;
     model: string;
+    /**
+     * Toolsets of the sub-agent. Absent, it has all configured ones.
+     */
+    toolsets?: Array<string>;
 };
 
 /**
@@ -2148,6 +2152,10 @@ export type SubagentStartEvent = {
     task_index: number;
     task_count: number;
     model: string;
+    /**
+     * Toolsets of the sub-agent. Absent, it has all configured ones.
+     */
+    toolsets?: Array<string>;
 };
 
 /**
@@ -4373,6 +4381,92 @@ export type PlatformTest = {
 };
 
 /**
+ * ConfigIssue
+ */
+export type ConfigIssue = {
+    /**
+     * The key, such as api_server.port, or a variable. Empty: the file itself.
+     */
+    path: string;
+    /**
+     * A clause about the value.
+     */
+    message: string;
+    /**
+     * In the file, from 1.
+     */
+    line: number | null;
+    column: number | null;
+    severity: 'error' | 'warning';
+};
+
+/**
+ * ConfigView
+ *
+ * The configuration. Secrets are `[redacted]`; references such as `env:NAME` are shown.
+ */
+export type ConfigView = {
+    object: 'agent.config';
+    /**
+     * The values in use, with all defaults.
+     */
+    effective: {
+        [key: string]: unknown;
+    };
+    /**
+     * The content of the file. Null: it does not exist, or cannot be read.
+     */
+    file: {
+        [key: string]: unknown;
+    } | null;
+    /**
+     * Mistakes in the file and its variables.
+     */
+    issues: Array<ConfigIssue>;
+    /**
+     * Keys whose value in the file differs from the one in use. A restart applies them.
+     */
+    pending_restart: Array<string>;
+};
+
+/**
+ * ConfigPatch
+ *
+ * A JSON Merge Patch of the file; null removes a key, so that its default applies. Lists are replaced as a whole.
+ */
+export type ConfigPatch = {
+    [key: string]: unknown;
+};
+
+/**
+ * ConfigChange
+ */
+export type ConfigChange = {
+    object: 'agent.config.change';
+    /**
+     * Keys of the file that changed.
+     */
+    changed: Array<string>;
+    /**
+     * Those that this server already uses.
+     */
+    applied: Array<string>;
+    /**
+     * Those that need a restart.
+     */
+    restart_required: Array<string>;
+};
+
+/**
+ * ConfigSchema
+ *
+ * JSON Schema 2020-12 of the file. `x-applies` says when a change takes effect: `live`, or at the next `restart`; `reload`, when the MCP servers are reloaded. `x-secret` marks values that only `env:NAME` may set over this API.
+ */
+export type ConfigSchema = {
+    [key: string]: unknown;
+};
+
+/**
  * KeyStatus
  */
 export type KeyStatus = 'active' | 'expired' | 'revoked';
@@ -4525,6 +4619,251 @@ export type RotateKeyBody = {
      * How long the present value still works. Default: 300.
      */
     expire_previous_seconds?: number | null;
+};
+
+/**
+ * ForkSessionBody
+ */
+export type ForkSessionBody = {
+    /**
+     * Null: the next number of the parent's title.
+     */
+    title?: string | null;
+    /**
+     * `sequence` of the last message to copy. Null: the last complete one.
+     */
+    through_message?: number | null;
+};
+
+/**
+ * CompressSessionBody
+ */
+export type CompressSessionBody = {
+    /**
+     * The subject that the summary must keep.
+     */
+    focus?: string | null;
+};
+
+/**
+ * UndoSessionBody
+ */
+export type UndoSessionBody = {
+    /**
+     * Default: 1.
+     */
+    turns?: number | null;
+};
+
+/**
+ * SessionUndone
+ */
+export type SessionUndone = {
+    object: 'agent.session.undone';
+    session_id: string;
+    /**
+     * Number of messages.
+     */
+    removed: number;
+    /**
+     * The oldest removed prompt, to edit it.
+     */
+    prompt: string;
+};
+
+/**
+ * SessionUpdatedEvent
+ *
+ * Settings of the session changed. Contains the changed settings only.
+ */
+export type SessionUpdatedEvent = {
+    event: 'session.updated';
+    session_id: string;
+    seq: number;
+    timestamp: number;
+    title?: string | null;
+    /**
+     * Null: the configuration applies.
+     */
+    model?: string | null;
+    reasoning_effort?: string | null;
+    yolo?: boolean;
+    mode?: 'ask' | 'accept_edits' | 'dont_ask' | 'plan';
+    /**
+     * Null: agent.workspace.
+     */
+    cwd?: string | null;
+};
+
+/**
+ * SessionUndoneEvent
+ *
+ * The newest turns were removed.
+ */
+export type SessionUndoneEvent = {
+    event: 'session.undone';
+    session_id: string;
+    seq: number;
+    timestamp: number;
+    /**
+     * Number of messages.
+     */
+    removed: number;
+};
+
+/**
+ * BackgroundCompleteEvent
+ *
+ * A background prompt finished. `task_id` is its run.
+ */
+export type BackgroundCompleteEvent = {
+    event: 'background.complete';
+    session_id: string;
+    seq: number;
+    timestamp: number;
+    task_id: string;
+    status: 'complete' | 'error';
+    text: string;
+};
+
+/**
+ * SessionFrame
+ *
+ * An event of a run of the session, or of the session itself. The id of the server-sent event is its number in the session; `seq` of an event of a run is its number in the run.
+ */
+export type SessionFrame = ({
+    event: 'run.queued';
+} & RunQueuedEvent) | ({
+    event: 'run.started';
+} & RunStartedEvent) | ({
+    event: 'run.snapshot';
+} & RunSnapshotEvent) | ({
+    event: 'message.started';
+} & MessageStartedEvent) | ({
+    event: 'message.delta';
+} & MessageDeltaEvent) | ({
+    event: 'message.completed';
+} & MessageCompletedEvent) | ({
+    event: 'reasoning.delta';
+} & ReasoningDeltaEvent) | ({
+    event: 'reasoning.completed';
+} & ReasoningCompletedEvent) | ({
+    event: 'tool.generating';
+} & ToolGeneratingRunEvent) | ({
+    event: 'tool.started';
+} & ToolStartedEvent) | ({
+    event: 'tool.progress';
+} & ToolProgressEvent) | ({
+    event: 'tool.completed';
+} & ToolCompletedEvent) | ({
+    event: 'tool.requested';
+} & ToolRequestedEvent) | ({
+    event: 'approval.request';
+} & ApprovalRequestEvent) | ({
+    event: 'approval.responded';
+} & ApprovalRespondedEvent) | ({
+    event: 'approval.expired';
+} & ApprovalExpiredEvent) | ({
+    event: 'clarify.request';
+} & ClarifyRequestEvent) | ({
+    event: 'clarify.responded';
+} & ClarifyRespondedEvent) | ({
+    event: 'clarify.expired';
+} & ClarifyExpiredEvent) | ({
+    event: 'sudo.request';
+} & SudoRequestEvent) | ({
+    event: 'sudo.responded';
+} & SudoRespondedEvent) | ({
+    event: 'sudo.expired';
+} & SudoExpiredEvent) | ({
+    event: 'secret.request';
+} & SecretRequestEvent) | ({
+    event: 'secret.responded';
+} & SecretRespondedEvent) | ({
+    event: 'secret.expired';
+} & SecretExpiredEvent) | ({
+    event: 'subagent.spawn_requested';
+} & SubagentRequestedEvent) | ({
+    event: 'subagent.start';
+} & SubagentStartEvent) | ({
+    event: 'subagent.thinking';
+} & SubagentThoughtEvent) | ({
+    event: 'subagent.tool';
+} & SubagentToolEvent) | ({
+    event: 'subagent.progress';
+} & SubagentProgressEvent) | ({
+    event: 'subagent.complete';
+} & SubagentCompleteEvent) | ({
+    event: 'run.steer_accepted';
+} & SteerAcceptedEvent) | ({
+    event: 'compression.started';
+} & CompressionStartedEvent) | ({
+    event: 'compression.completed';
+} & CompressionCompletedEvent) | ({
+    event: 'run.notice';
+} & NoticeEvent) | ({
+    event: 'usage.updated';
+} & UsageUpdatedEvent) | ({
+    event: 'run.steered';
+} & RunSteeredEvent) | ({
+    event: 'run.stopping';
+} & RunStoppingEvent) | ({
+    event: 'run.completed';
+} & RunCompletedEvent) | ({
+    event: 'run.failed';
+} & RunFailedEvent) | ({
+    event: 'run.cancelled';
+} & RunCancelledEvent) | ({
+    event: 'run.interrupted';
+} & RunInterruptedEvent) | ({
+    event: 'session.updated';
+} & SessionUpdatedEvent) | ({
+    event: 'session.undone';
+} & SessionUndoneEvent) | ({
+    event: 'background.complete';
+} & BackgroundCompleteEvent);
+
+/**
+ * Grant
+ *
+ * An approval that was given for always. Calls like it need no approval.
+ */
+export type Grant = {
+    object: 'agent.grant';
+    id: string;
+    owner: string;
+    tool: string;
+    /**
+     * The call that was approved first.
+     */
+    title: string;
+    /**
+     * Unix time in seconds.
+     */
+    created_at: number;
+};
+
+/**
+ * GrantList
+ */
+export type GrantList = {
+    object: 'list';
+    data: Array<Grant>;
+    first_id: string | null;
+    /**
+     * Pass it as `after`.
+     */
+    last_id: string | null;
+    has_more: boolean;
+};
+
+/**
+ * DeletedGrant
+ */
+export type DeletedGrant = {
+    id: string;
+    object: 'agent.grant';
+    deleted: boolean;
 };
 
 /**
@@ -5007,7 +5346,7 @@ export type ReplayDeliveryBody = {
  *
  * The kind of a resource and its change.
  */
-export type FeedEventType = 'session.created' | 'session.updated' | 'session.deleted' | 'run.created' | 'run.updated' | 'question.created' | 'question.updated' | 'delivery.created' | 'delivery.updated' | 'route.created' | 'route.updated' | 'route.deleted' | 'occurrence.created' | 'occurrence.updated' | 'message.created' | 'message.updated' | 'job.created' | 'job.updated' | 'job.deleted' | 'key.created' | 'key.updated' | 'key.deleted';
+export type FeedEventType = 'session.created' | 'session.updated' | 'session.deleted' | 'run.created' | 'run.updated' | 'question.created' | 'question.updated' | 'delivery.created' | 'delivery.updated' | 'route.created' | 'route.updated' | 'route.deleted' | 'occurrence.created' | 'occurrence.updated' | 'message.created' | 'message.updated' | 'job.created' | 'job.updated' | 'job.deleted' | 'grant.created' | 'grant.deleted' | 'key.created' | 'key.updated' | 'key.deleted' | 'config.updated';
 
 /**
  * FeedEvent
@@ -5031,7 +5370,7 @@ export type FeedEvent = {
      */
     actor: string | null;
     /**
-     * The kind and id of the resource, and its state after the change. run: status, kind, session_id, source. question: kind, status, run_id, session_id, expires_at. message: platform, status, ref. delivery: route, event, status, run_id. route: enabled. occurrence: job_id, scheduled_at, status, delivery_status. job: state, revision. key: name, scopes, expires_at, previous_expires_at; events of keys need the scope admin.
+     * The kind and id of the resource, and its state after the change. run: status, kind, session_id, source. question: kind, status, run_id, session_id, expires_at. message: platform, status, ref. delivery: route, event, status, run_id. route: enabled. occurrence: job_id, scheduled_at, status, delivery_status. job: state, revision. grant: tool. key: name, scopes, expires_at, previous_expires_at; config: changed, restart_required. Events of keys and of the configuration need the scope admin.
      */
     data: {
         object: string;
@@ -5716,61 +6055,6 @@ export type FeedBookmark = {
 };
 
 /**
- * SessionUpdatedEvent
- *
- * Settings of the session changed. Contains the changed settings only.
- */
-export type SessionUpdatedEvent = {
-    event: 'session.updated';
-    session_id: string;
-    seq: number;
-    timestamp: number;
-    title?: string | null;
-    /**
-     * Null: the configuration applies.
-     */
-    model?: string | null;
-    reasoning_effort?: string | null;
-    yolo?: boolean;
-    mode?: 'ask' | 'accept_edits' | 'dont_ask' | 'plan';
-    /**
-     * Null: agent.workspace.
-     */
-    cwd?: string | null;
-};
-
-/**
- * SessionUndoneEvent
- *
- * The newest turns were removed.
- */
-export type SessionUndoneEvent = {
-    event: 'session.undone';
-    session_id: string;
-    seq: number;
-    timestamp: number;
-    /**
-     * Number of messages.
-     */
-    removed: number;
-};
-
-/**
- * BackgroundCompleteEvent
- *
- * A background prompt finished. `task_id` is its run.
- */
-export type BackgroundCompleteEvent = {
-    event: 'background.complete';
-    session_id: string;
-    seq: number;
-    timestamp: number;
-    task_id: string;
-    status: 'complete' | 'error';
-    text: string;
-};
-
-/**
  * WebhookEventData
  */
 export type WebhookEventData = {
@@ -5830,6 +6114,8 @@ export type SkillPath = string;
 export type PlatformPath = string;
 
 export type KeyPath = string;
+
+export type GrantPath = string;
 
 export type RoutePath = string;
 
@@ -9556,6 +9842,158 @@ export type TestPlatformResponses = {
 
 export type TestPlatformResponse = TestPlatformResponses[keyof TestPlatformResponses];
 
+export type GetConfigData = {
+    body?: never;
+    headers?: {
+        /**
+         * Returns 304 if the current version has this ETag.
+         */
+        'If-None-Match'?: string;
+    };
+    path?: never;
+    query?: never;
+    url: '/v1/config';
+};
+
+export type GetConfigErrors = {
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    400: ErrorEnvelope;
+    /**
+     * The API key is missing or wrong.
+     */
+    401: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    403: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    429: ErrorEnvelope;
+};
+
+export type GetConfigError = GetConfigErrors[keyof GetConfigErrors];
+
+export type GetConfigResponses = {
+    /**
+     * The configuration.
+     */
+    200: ConfigView;
+};
+
+export type GetConfigResponse = GetConfigResponses[keyof GetConfigResponses];
+
+export type UpdateConfigData = {
+    body: ConfigPatch;
+    headers?: {
+        /**
+         * Changes only the version with this ETag.
+         */
+        'If-Match'?: string;
+    };
+    path?: never;
+    query?: {
+        /**
+         * True validates the request and returns the result, but stores and sends nothing.
+         */
+        dry_run?: boolean;
+    };
+    url: '/v1/config';
+};
+
+export type UpdateConfigErrors = {
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    400: ErrorEnvelope;
+    /**
+     * The API key is missing or wrong.
+     */
+    401: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    403: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    408: ErrorEnvelope;
+    /**
+     * The current version does not have the ETag of `If-Match`. `details.etag` has the current ETag.
+     */
+    412: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    413: ErrorEnvelope;
+    /**
+     * The body is not JSON, or it is compressed. In the latter case `Accept-Encoding` is `identity`.
+     */
+    415: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    428: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    429: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    503: ErrorEnvelope;
+};
+
+export type UpdateConfigError = UpdateConfigErrors[keyof UpdateConfigErrors];
+
+export type UpdateConfigResponses = {
+    /**
+     * The changed keys.
+     */
+    200: ConfigChange;
+};
+
+export type UpdateConfigResponse = UpdateConfigResponses[keyof UpdateConfigResponses];
+
+export type GetConfigSchemaData = {
+    body?: never;
+    path?: never;
+    query?: never;
+    url: '/v1/config/schema';
+};
+
+export type GetConfigSchemaErrors = {
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    400: ErrorEnvelope;
+    /**
+     * The API key is missing or wrong.
+     */
+    401: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    403: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    429: ErrorEnvelope;
+};
+
+export type GetConfigSchemaError = GetConfigSchemaErrors[keyof GetConfigSchemaErrors];
+
+export type GetConfigSchemaResponses = {
+    /**
+     * The schema.
+     */
+    200: ConfigSchema;
+};
+
+export type GetConfigSchemaResponse = GetConfigSchemaResponses[keyof GetConfigSchemaResponses];
+
 export type ListKeysData = {
     body?: never;
     path?: never;
@@ -9947,6 +10385,464 @@ export type RotateKeyResponses = {
 };
 
 export type RotateKeyResponse = RotateKeyResponses[keyof RotateKeyResponses];
+
+export type ForkSessionData = {
+    body: ForkSessionBody;
+    headers?: {
+        /**
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
+         */
+        'X-Agent-Owner'?: string;
+        /**
+         * 1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or joins the first request while it is in progress. The same key with a different request returns 409.
+         */
+        'Idempotency-Key'?: string;
+    };
+    path: {
+        session_id: string;
+    };
+    query?: {
+        /**
+         * True validates the request and returns the result, but stores and sends nothing.
+         */
+        dry_run?: boolean;
+    };
+    url: '/v1/sessions/{session_id}/fork';
+};
+
+export type ForkSessionErrors = {
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    400: ErrorEnvelope;
+    /**
+     * The API key is missing or wrong.
+     */
+    401: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    403: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    404: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    408: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    409: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    413: ErrorEnvelope;
+    /**
+     * The body is not JSON, or it is compressed. In the latter case `Accept-Encoding` is `identity`.
+     */
+    415: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    429: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    503: ErrorEnvelope;
+};
+
+export type ForkSessionError = ForkSessionErrors[keyof ForkSessionErrors];
+
+export type ForkSessionResponses = {
+    /**
+     * The new session.
+     */
+    201: Session;
+};
+
+export type ForkSessionResponse = ForkSessionResponses[keyof ForkSessionResponses];
+
+export type CompressSessionData = {
+    body: CompressSessionBody;
+    headers?: {
+        /**
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
+         */
+        'X-Agent-Owner'?: string;
+        /**
+         * 1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or joins the first request while it is in progress. The same key with a different request returns 409.
+         */
+        'Idempotency-Key'?: string;
+    };
+    path: {
+        session_id: string;
+    };
+    query?: never;
+    url: '/v1/sessions/{session_id}/compress';
+};
+
+export type CompressSessionErrors = {
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    400: ErrorEnvelope;
+    /**
+     * The API key is missing or wrong.
+     */
+    401: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    403: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    404: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    408: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    409: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    413: ErrorEnvelope;
+    /**
+     * The body is not JSON, or it is compressed. In the latter case `Accept-Encoding` is `identity`.
+     */
+    415: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    429: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    503: ErrorEnvelope;
+};
+
+export type CompressSessionError = CompressSessionErrors[keyof CompressSessionErrors];
+
+export type CompressSessionResponses = {
+    /**
+     * The run is recorded.
+     */
+    202: RunAccepted;
+};
+
+export type CompressSessionResponse = CompressSessionResponses[keyof CompressSessionResponses];
+
+export type UndoSessionData = {
+    body: UndoSessionBody;
+    headers?: {
+        /**
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
+         */
+        'X-Agent-Owner'?: string;
+        /**
+         * 1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or joins the first request while it is in progress. The same key with a different request returns 409.
+         */
+        'Idempotency-Key'?: string;
+    };
+    path: {
+        session_id: string;
+    };
+    query?: never;
+    url: '/v1/sessions/{session_id}/undo';
+};
+
+export type UndoSessionErrors = {
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    400: ErrorEnvelope;
+    /**
+     * The API key is missing or wrong.
+     */
+    401: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    403: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    404: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    408: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    409: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    413: ErrorEnvelope;
+    /**
+     * The body is not JSON, or it is compressed. In the latter case `Accept-Encoding` is `identity`.
+     */
+    415: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    429: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    503: ErrorEnvelope;
+};
+
+export type UndoSessionError = UndoSessionErrors[keyof UndoSessionErrors];
+
+export type UndoSessionResponses = {
+    /**
+     * The removed turns.
+     */
+    200: SessionUndone;
+};
+
+export type UndoSessionResponse = UndoSessionResponses[keyof UndoSessionResponses];
+
+export type ExportSessionData = {
+    body?: never;
+    headers?: {
+        /**
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
+         */
+        'X-Agent-Owner'?: string;
+    };
+    path: {
+        session_id: string;
+    };
+    query?: {
+        /**
+         * Default: json.
+         */
+        format?: 'json' | 'jsonl' | 'markdown';
+    };
+    url: '/v1/sessions/{session_id}/export';
+};
+
+export type ExportSessionErrors = {
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    400: ErrorEnvelope;
+    /**
+     * The API key is missing or wrong.
+     */
+    401: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    403: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    404: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    429: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    503: ErrorEnvelope;
+};
+
+export type ExportSessionError = ExportSessionErrors[keyof ExportSessionErrors];
+
+export type ExportSessionResponses = {
+    /**
+     * The document.
+     */
+    200: string;
+};
+
+export type ExportSessionResponse = ExportSessionResponses[keyof ExportSessionResponses];
+
+export type StreamSessionEventsData = {
+    body?: never;
+    headers?: {
+        /**
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
+         */
+        'X-Agent-Owner'?: string;
+        /**
+         * Number of the last event already received.
+         */
+        'Last-Event-ID'?: string;
+    };
+    path: {
+        session_id: string;
+    };
+    query?: {
+        /**
+         * Only these events, such as `message.completed,run.*`.
+         */
+        types?: Array<string>;
+        /**
+         * Number of the last event already received.
+         */
+        after?: string;
+    };
+    url: '/v1/sessions/{session_id}/events';
+};
+
+export type StreamSessionEventsErrors = {
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    400: ErrorEnvelope;
+    /**
+     * The API key is missing or wrong.
+     */
+    401: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    403: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    404: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    410: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    429: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    503: ErrorEnvelope;
+};
+
+export type StreamSessionEventsError = StreamSessionEventsErrors[keyof StreamSessionEventsErrors];
+
+export type StreamSessionEventsResponses = {
+    /**
+     * The events.
+     */
+    200: SessionFrame;
+};
+
+export type StreamSessionEventsResponse = StreamSessionEventsResponses[keyof StreamSessionEventsResponses];
+
+export type ListGrantsData = {
+    body?: never;
+    headers?: {
+        /**
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
+         */
+        'X-Agent-Owner'?: string;
+    };
+    path?: never;
+    query?: {
+        limit?: number;
+        /**
+         * `last_id` of the previous page.
+         */
+        after?: string;
+    };
+    url: '/v1/grants';
+};
+
+export type ListGrantsErrors = {
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    400: ErrorEnvelope;
+    /**
+     * The API key is missing or wrong.
+     */
+    401: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    403: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    429: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    503: ErrorEnvelope;
+};
+
+export type ListGrantsError = ListGrantsErrors[keyof ListGrantsErrors];
+
+export type ListGrantsResponses = {
+    /**
+     * A page of approvals.
+     */
+    200: GrantList;
+};
+
+export type ListGrantsResponse = ListGrantsResponses[keyof ListGrantsResponses];
+
+export type DeleteGrantData = {
+    body?: never;
+    headers?: {
+        /**
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
+         */
+        'X-Agent-Owner'?: string;
+    };
+    path: {
+        grant_id: string;
+    };
+    query?: never;
+    url: '/v1/grants/{grant_id}';
+};
+
+export type DeleteGrantErrors = {
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    400: ErrorEnvelope;
+    /**
+     * The API key is missing or wrong.
+     */
+    401: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    403: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    404: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    429: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    503: ErrorEnvelope;
+};
+
+export type DeleteGrantError = DeleteGrantErrors[keyof DeleteGrantErrors];
+
+export type DeleteGrantResponses = {
+    /**
+     * The approval is revoked.
+     */
+    200: DeletedGrant;
+};
+
+export type DeleteGrantResponse = DeleteGrantResponses[keyof DeleteGrantResponses];
 
 export type ListRoutesData = {
     body?: never;

@@ -1649,6 +1649,55 @@ func (c *Client) TestPlatform(ctx context.Context, platform string, body *TestPl
 	return send[PlatformTest](ctx, c, request, options)
 }
 
+// GetConfigParams are the parameters of Client.GetConfig. What is left out is not sent.
+type GetConfigParams struct {
+	// Returns 304 if the current version has this ETag.
+	IfNoneMatch string
+}
+
+// GetConfig: Get the configuration.
+//
+// With the scope read. The `ETag` is that of the file.
+//
+// It sends `GET /v1/config`. It needs a key with the scope `read`.
+func (c *Client) GetConfig(ctx context.Context, params GetConfigParams, options ...RequestOption) (*ConfigView, error) {
+	request := newRequest("GET", "application/json", "/v1/config")
+	request.setHeader("if-none-match", params.IfNoneMatch)
+	return send[ConfigView](ctx, c, request, options)
+}
+
+// UpdateConfigParams are the parameters of Client.UpdateConfig. What is left out is not sent.
+type UpdateConfigParams struct {
+	// True validates the request and returns the result, but stores and sends nothing. Default: false.
+	DryRun *bool
+
+	// Changes only the version with this ETag.
+	IfMatch string
+}
+
+// UpdateConfig: Change the configuration file.
+//
+// Comments and the order of the file stay. `If-Match` is required: 428 `precondition_required`. A patch with
+// a mistake changes nothing: 400 `invalid_config` lists all in `details.issues`. A secret must be a reference
+// such as `env:NAME`, and the text `[redacted]` is refused: 400 `secret_not_allowed`.
+//
+// It sends `PATCH /v1/config`. It needs a key with the scope `admin`.
+func (c *Client) UpdateConfig(ctx context.Context, body map[string]any, params UpdateConfigParams, options ...RequestOption) (*ConfigChange, error) {
+	request := newRequest("PATCH", "application/json", "/v1/config")
+	request.query("dry_run", params.DryRun)
+	request.setHeader("if-match", params.IfMatch)
+	request.json(body)
+	return send[ConfigChange](ctx, c, request, options)
+}
+
+// GetConfigSchema: Get the schema of the configuration.
+//
+// It sends `GET /v1/config/schema`. It needs a key with the scope `read`.
+func (c *Client) GetConfigSchema(ctx context.Context, options ...RequestOption) (map[string]any, error) {
+	request := newRequest("GET", "application/json", "/v1/config/schema")
+	return sendValue[map[string]any](ctx, c, request, options)
+}
+
 // ListKeysParams are the parameters of Client.ListKeys. What is left out is not sent.
 type ListKeysParams struct {
 	// Any of these states. Default: active and expired.
@@ -1779,6 +1828,187 @@ func (c *Client) RotateKey(ctx context.Context, keyID string, body *RotateKeyBod
 	request.setHeader("idempotency-key", params.IdempotencyKey)
 	request.json(body)
 	return send[APIKey](ctx, c, request, options)
+}
+
+// ForkSessionParams are the parameters of Client.ForkSession. What is left out is not sent.
+type ForkSessionParams struct {
+	// True validates the request and returns the result, but stores and sends nothing. Default: false.
+	DryRun *bool
+
+	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
+	// owners.
+	AgentOwner string
+
+	// 1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or
+	// joins the first request while it is in progress. The same key with a different request returns 409.
+	IdempotencyKey string
+}
+
+// ForkSession: Branch a session.
+//
+// Copies the conversation up to a message, with the model, effort and folder, into a new session. Messages of
+// an active run and remembered approvals are not copied. Without a message to copy: 409 `nothing_to_branch`.
+//
+// It sends `POST /v1/sessions/{session_id}/fork`. It needs a key with the scope `sessions`.
+func (c *Client) ForkSession(ctx context.Context, sessionID string, body *ForkSessionBody, params ForkSessionParams, options ...RequestOption) (*Session, error) {
+	request := newRequest("POST", "application/json", "/v1/sessions/", segment(sessionID), "/fork")
+	request.query("dry_run", params.DryRun)
+	request.setHeader("x-agent-owner", params.AgentOwner)
+	request.setHeader("idempotency-key", params.IdempotencyKey)
+	request.json(body)
+	return send[Session](ctx, c, request, options)
+}
+
+// CompressSessionParams are the parameters of Client.CompressSession. What is left out is not sent.
+type CompressSessionParams struct {
+	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
+	// owners.
+	AgentOwner string
+
+	// 1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or
+	// joins the first request while it is in progress. The same key with a different request returns 409.
+	IdempotencyKey string
+}
+
+// CompressSession: Compress the conversation.
+//
+// Starts a run of the kind `compression`, which replaces the older messages that the model gets by a summary.
+// Its last event but one is `compression.completed`. While a run is active: 409 `session_busy`.
+//
+// It sends `POST /v1/sessions/{session_id}/compress`. It needs a key with the scope `sessions`.
+func (c *Client) CompressSession(ctx context.Context, sessionID string, body *CompressSessionBody, params CompressSessionParams, options ...RequestOption) (*RunAccepted, error) {
+	request := newRequest("POST", "application/json", "/v1/sessions/", segment(sessionID), "/compress")
+	request.setHeader("x-agent-owner", params.AgentOwner)
+	request.setHeader("idempotency-key", params.IdempotencyKey)
+	request.json(body)
+	return send[RunAccepted](ctx, c, request, options)
+}
+
+// UndoSessionParams are the parameters of Client.UndoSession. What is left out is not sent.
+type UndoSessionParams struct {
+	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
+	// owners.
+	AgentOwner string
+
+	// 1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or
+	// joins the first request while it is in progress. The same key with a different request returns 409.
+	IdempotencyKey string
+}
+
+// UndoSession: Remove the newest turns.
+//
+// Removes the newest prompts with everything after them. While a run is active: 409 `session_busy`. When
+// fewer prompts follow the last compression: 409 `nothing_to_undo`.
+//
+// It sends `POST /v1/sessions/{session_id}/undo`. It needs a key with the scope `sessions`.
+func (c *Client) UndoSession(ctx context.Context, sessionID string, body *UndoSessionBody, params UndoSessionParams, options ...RequestOption) (*SessionUndone, error) {
+	request := newRequest("POST", "application/json", "/v1/sessions/", segment(sessionID), "/undo")
+	request.setHeader("x-agent-owner", params.AgentOwner)
+	request.setHeader("idempotency-key", params.IdempotencyKey)
+	request.json(body)
+	return send[SessionUndone](ctx, c, request, options)
+}
+
+// ExportSessionParams are the parameters of Client.ExportSession. What is left out is not sent.
+type ExportSessionParams struct {
+	// Default: json. Default: "json".
+	Format ExportSessionFormat
+
+	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
+	// owners.
+	AgentOwner string
+}
+
+// ExportSession: Export a session.
+//
+// Streams the whole conversation with its tool calls, without secrets. json: a Session and its
+// SessionMessages. jsonl: the same, one a line. markdown: for people.
+//
+// It sends `GET /v1/sessions/{session_id}/export`. It needs a key with the scope `read`.
+func (c *Client) ExportSession(ctx context.Context, sessionID string, params ExportSessionParams, options ...RequestOption) (string, error) {
+	request := newRequest("GET", "text/plain", "/v1/sessions/", segment(sessionID), "/export")
+	request.query("format", params.Format)
+	request.setHeader("x-agent-owner", params.AgentOwner)
+	return sendRaw[string](ctx, c, request, options)
+}
+
+// StreamSessionEventsParams are the parameters of Client.StreamSessionEvents. What is left out is not sent.
+type StreamSessionEventsParams struct {
+	// Only these events, such as `message.completed,run.*`.
+	Types []string
+
+	// Number of the last event already received.
+	After string
+
+	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
+	// owners.
+	AgentOwner string
+
+	// Number of the last event already received.
+	LastEventID string
+}
+
+var streamSessionEventsStream = streamKind{tag: "event", final: []string{"run.completed", "run.failed", "run.cancelled", "run.interrupted"}, cursorHeader: "last-event-id"}
+
+// StreamSessionEvents: Follow the events of a session.
+//
+// The events of all its runs, and those of the session itself. Without a cursor the stream begins now;
+// `after=0` replays everything that is kept. The id of a server-sent event is its number in the session; pass
+// it as `Last-Event-ID`, which takes precedence over `after`, to continue after it. Events that are no longer
+// kept: 410 `events_expired`.
+//
+// It yields the events as they arrive. After a cut connection it resumes where it stopped.
+//
+// It sends `GET /v1/sessions/{session_id}/events`. It needs a key with the scope `read`.
+func (c *Client) StreamSessionEvents(ctx context.Context, sessionID string, params StreamSessionEventsParams, options ...RequestOption) *Stream[SessionFrame] {
+	request := newRequest("GET", "text/event-stream", "/v1/sessions/", segment(sessionID), "/events")
+	request.query("types", params.Types)
+	request.query("after", params.After)
+	request.setHeader("x-agent-owner", params.AgentOwner)
+	request.setHeader("last-event-id", params.LastEventID)
+	return newStream[SessionFrame](ctx, c, request, streamSessionEventsStream, options)
+}
+
+// ListGrantsParams are the parameters of Client.ListGrants. What is left out is not sent.
+type ListGrantsParams struct {
+	// Default: 20.
+	Limit *int64
+
+	// `last_id` of the previous page.
+	After string
+
+	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
+	// owners.
+	AgentOwner string
+}
+
+// ListGrants: List permanent approvals, newest first.
+//
+// It sends `GET /v1/grants`. It needs a key with the scope `read`.
+func (c *Client) ListGrants(ctx context.Context, params ListGrantsParams, options ...RequestOption) (*GrantList, error) {
+	request := newRequest("GET", "application/json", "/v1/grants")
+	request.query("limit", params.Limit)
+	request.query("after", params.After)
+	request.setHeader("x-agent-owner", params.AgentOwner)
+	return send[GrantList](ctx, c, request, options)
+}
+
+// DeleteGrantParams are the parameters of Client.DeleteGrant. What is left out is not sent.
+type DeleteGrantParams struct {
+	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
+	// owners.
+	AgentOwner string
+}
+
+// DeleteGrant: Revoke a permanent approval.
+//
+// Calls that it covered require approval again, from the next one on.
+//
+// It sends `DELETE /v1/grants/{grant_id}`. It needs a key with the scope `approvals`.
+func (c *Client) DeleteGrant(ctx context.Context, grantID string, params DeleteGrantParams, options ...RequestOption) (*DeletedGrant, error) {
+	request := newRequest("DELETE", "application/json", "/v1/grants/", segment(grantID))
+	request.setHeader("x-agent-owner", params.AgentOwner)
+	return send[DeletedGrant](ctx, c, request, options)
 }
 
 // ListRoutesParams are the parameters of Client.ListRoutes. What is left out is not sent.

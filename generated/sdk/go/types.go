@@ -170,6 +170,7 @@ const (
 	ErrorCodeInvalidConfig            ErrorCode = "invalid_config"
 	ErrorCodeInvalidAnswer            ErrorCode = "invalid_answer"
 	ErrorCodeInvalidSchedule          ErrorCode = "invalid_schedule"
+	ErrorCodeSecretNotAllowed         ErrorCode = "secret_not_allowed"
 	ErrorCodeRequestTimeout           ErrorCode = "request_timeout"
 	ErrorCodeMissingAPIKey            ErrorCode = "missing_api_key"
 	ErrorCodeInvalidAPIKey            ErrorCode = "invalid_api_key"
@@ -187,6 +188,7 @@ const (
 	ErrorCodeQuestionNotFound         ErrorCode = "question_not_found"
 	ErrorCodeRouteNotFound            ErrorCode = "route_not_found"
 	ErrorCodeKeyNotFound              ErrorCode = "key_not_found"
+	ErrorCodeGrantNotFound            ErrorCode = "grant_not_found"
 	ErrorCodeDeliveryNotFound         ErrorCode = "delivery_not_found"
 	ErrorCodeJobNotFound              ErrorCode = "job_not_found"
 	ErrorCodeOccurrenceNotFound       ErrorCode = "occurrence_not_found"
@@ -220,6 +222,7 @@ const (
 	ErrorCodeRunEventsExpired         ErrorCode = "run_events_expired"
 	ErrorCodeEventsExpired            ErrorCode = "events_expired"
 	ErrorCodePreconditionFailed       ErrorCode = "precondition_failed"
+	ErrorCodePreconditionRequired     ErrorCode = "precondition_required"
 	ErrorCodeRateLimitExceeded        ErrorCode = "rate_limit_exceeded"
 	ErrorCodeTooManyConcurrentRuns    ErrorCode = "too_many_concurrent_runs"
 	ErrorCodeTooManySubscribers       ErrorCode = "too_many_subscribers"
@@ -1565,16 +1568,19 @@ const (
 	FeedEventTypeJobCreated        FeedEventType = "job.created"
 	FeedEventTypeJobUpdated        FeedEventType = "job.updated"
 	FeedEventTypeJobDeleted        FeedEventType = "job.deleted"
+	FeedEventTypeGrantCreated      FeedEventType = "grant.created"
+	FeedEventTypeGrantDeleted      FeedEventType = "grant.deleted"
 	FeedEventTypeKeyCreated        FeedEventType = "key.created"
 	FeedEventTypeKeyUpdated        FeedEventType = "key.updated"
 	FeedEventTypeKeyDeleted        FeedEventType = "key.deleted"
+	FeedEventTypeConfigUpdated     FeedEventType = "config.updated"
 )
 
 // FeedEventData: The kind and id of the resource, and its state after the change. run: status, kind,
 // session_id, source. question: kind, status, run_id, session_id, expires_at. message: platform, status, ref.
 // delivery: route, event, status, run_id. route: enabled. occurrence: job_id, scheduled_at, status,
-// delivery_status. job: state, revision. key: name, scopes, expires_at, previous_expires_at; events of keys
-// need the scope admin.
+// delivery_status. job: state, revision. grant: tool. key: name, scopes, expires_at, previous_expires_at;
+// config: changed, restart_required. Events of keys and of the configuration need the scope admin.
 type FeedEventData struct {
 	Object string `json:"object"`
 	ID     string `json:"id"`
@@ -1600,7 +1606,8 @@ type FeedEvent struct {
 	// The kind and id of the resource, and its state after the change. run: status, kind, session_id, source.
 	// question: kind, status, run_id, session_id, expires_at. message: platform, status, ref. delivery: route,
 	// event, status, run_id. route: enabled. occurrence: job_id, scheduled_at, status, delivery_status. job:
-	// state, revision. key: name, scopes, expires_at, previous_expires_at; events of keys need the scope admin.
+	// state, revision. grant: tool. key: name, scopes, expires_at, previous_expires_at; config: changed,
+	// restart_required. Events of keys and of the configuration need the scope admin.
 	Data FeedEventData `json:"data"`
 }
 
@@ -4037,6 +4044,9 @@ type SubagentRequestedEvent struct {
 	TaskIndex int64  `json:"task_index"`
 	TaskCount int64  `json:"task_count"`
 	Model     string `json:"model"`
+
+	// Toolsets of the sub-agent. Absent, it has all configured ones.
+	Toolsets []string `json:"toolsets,omitempty"`
 }
 
 // MarshalJSON implements json.Marshaler. It sets the members that can only have one value.
@@ -4066,6 +4076,9 @@ type SubagentStartEvent struct {
 	TaskIndex      int64  `json:"task_index"`
 	TaskCount      int64  `json:"task_count"`
 	Model          string `json:"model"`
+
+	// Toolsets of the sub-agent. Absent, it has all configured ones.
+	Toolsets []string `json:"toolsets,omitempty"`
 }
 
 // MarshalJSON implements json.Marshaler. It sets the members that can only have one value.
@@ -6728,6 +6741,75 @@ type PlatformTest struct {
 	TookMs int64 `json:"took_ms"`
 }
 
+// ConfigIssueSeverity: one of "error", "warning". A newer server may send others.
+type ConfigIssueSeverity string
+
+// The values of ConfigIssueSeverity.
+const (
+	ConfigIssueSeverityError   ConfigIssueSeverity = "error"
+	ConfigIssueSeverityWarning ConfigIssueSeverity = "warning"
+)
+
+// ConfigIssue is a type of the API.
+type ConfigIssue struct {
+	// The key, such as api_server.port, or a variable. Empty: the file itself.
+	Path string `json:"path"`
+
+	// A clause about the value.
+	Message string `json:"message"`
+
+	// In the file, from 1.
+	Line *int64 `json:"line"`
+
+	Column   *int64              `json:"column"`
+	Severity ConfigIssueSeverity `json:"severity"`
+}
+
+// ConfigView: The configuration. Secrets are `[redacted]`; references such as `env:NAME` are shown.
+type ConfigView struct {
+	Object string `json:"object"`
+
+	// The values in use, with all defaults.
+	Effective map[string]any `json:"effective"`
+
+	// The content of the file. Null: it does not exist, or cannot be read.
+	File map[string]any `json:"file"`
+
+	// Mistakes in the file and its variables.
+	Issues []ConfigIssue `json:"issues"`
+
+	// Keys whose value in the file differs from the one in use. A restart applies them.
+	PendingRestart []string `json:"pending_restart"`
+}
+
+// MarshalJSON implements json.Marshaler. It sets the members that can only have one value.
+func (v ConfigView) MarshalJSON() ([]byte, error) {
+	type plain ConfigView
+	v.Object = "agent.config"
+	return json.Marshal(plain(v))
+}
+
+// ConfigChange is a type of the API.
+type ConfigChange struct {
+	Object string `json:"object"`
+
+	// Keys of the file that changed.
+	Changed []string `json:"changed"`
+
+	// Those that this server already uses.
+	Applied []string `json:"applied"`
+
+	// Those that need a restart.
+	RestartRequired []string `json:"restart_required"`
+}
+
+// MarshalJSON implements json.Marshaler. It sets the members that can only have one value.
+func (v ConfigChange) MarshalJSON() ([]byte, error) {
+	type plain ConfigChange
+	v.Object = "agent.config.change"
+	return json.Marshal(plain(v))
+}
+
 // KeyStatus: one of "active", "expired", "revoked". A newer server may send others.
 type KeyStatus string
 
@@ -6884,6 +6966,364 @@ type UpdateKeyBody struct {
 type RotateKeyBody struct {
 	// How long the present value still works. Default: 300.
 	ExpirePreviousSeconds Nullable[int64] `json:"expire_previous_seconds,omitempty"`
+}
+
+// ForkSessionBody is a type of the API.
+type ForkSessionBody struct {
+	// Null: the next number of the parent's title.
+	Title Nullable[string] `json:"title,omitempty"`
+
+	// `sequence` of the last message to copy. Null: the last complete one.
+	ThroughMessage Nullable[int64] `json:"through_message,omitempty"`
+}
+
+// CompressSessionBody is a type of the API.
+type CompressSessionBody struct {
+	// The subject that the summary must keep.
+	Focus Nullable[string] `json:"focus,omitempty"`
+}
+
+// UndoSessionBody is a type of the API.
+type UndoSessionBody struct {
+	// Default: 1.
+	Turns Nullable[int64] `json:"turns,omitempty"`
+}
+
+// SessionUndone is a type of the API.
+type SessionUndone struct {
+	Object    string `json:"object"`
+	SessionID string `json:"session_id"`
+
+	// Number of messages.
+	Removed int64 `json:"removed"`
+
+	// The oldest removed prompt, to edit it.
+	Prompt string `json:"prompt"`
+}
+
+// MarshalJSON implements json.Marshaler. It sets the members that can only have one value.
+func (v SessionUndone) MarshalJSON() ([]byte, error) {
+	type plain SessionUndone
+	v.Object = "agent.session.undone"
+	return json.Marshal(plain(v))
+}
+
+// SessionFrame: An event of a run of the session, or of the session itself. The id of the server-sent event
+// is its number in the session; `seq` of an event of a run is its number in the run.
+type SessionFrame struct {
+	// Value is nil for an object of a kind that this version does not know: then Raw has it.
+	Value SessionFrameValue
+
+	// Raw is the JSON that the object was read from.
+	Raw json.RawMessage
+}
+
+// SessionFrameValue is one of: *RunQueuedEvent, *RunStartedEvent, *RunSnapshotEvent, *MessageStartedEvent, *MessageDeltaEvent, *MessageCompletedEvent, *ReasoningDeltaEvent, *ReasoningCompletedEvent, *ToolGeneratingRunEvent, *ToolStartedEvent, *ToolProgressEvent, *ToolCompletedEvent, *ToolRequestedEvent, *ApprovalRequestEvent, *ApprovalRespondedEvent, *ApprovalExpiredEvent, *ClarifyRequestEvent, *ClarifyRespondedEvent, *ClarifyExpiredEvent, *SudoRequestEvent, *SudoRespondedEvent, *SudoExpiredEvent, *SecretRequestEvent, *SecretRespondedEvent, *SecretExpiredEvent, *SubagentRequestedEvent, *SubagentStartEvent, *SubagentThoughtEvent, *SubagentToolEvent, *SubagentProgressEvent, *SubagentCompleteEvent, *SteerAcceptedEvent, *CompressionStartedEvent, *CompressionCompletedEvent, *NoticeEvent, *UsageUpdatedEvent, *RunSteeredEvent, *RunStoppingEvent, *RunCompletedEvent, *RunFailedEvent, *RunCancelledEvent, *RunInterruptedEvent, *SessionUpdatedEvent, *SessionUndoneEvent, *BackgroundCompleteEvent.
+type SessionFrameValue interface{ isSessionFrame() }
+
+func (*RunQueuedEvent) isSessionFrame()            {}
+func (*RunStartedEvent) isSessionFrame()           {}
+func (*RunSnapshotEvent) isSessionFrame()          {}
+func (*MessageStartedEvent) isSessionFrame()       {}
+func (*MessageDeltaEvent) isSessionFrame()         {}
+func (*MessageCompletedEvent) isSessionFrame()     {}
+func (*ReasoningDeltaEvent) isSessionFrame()       {}
+func (*ReasoningCompletedEvent) isSessionFrame()   {}
+func (*ToolGeneratingRunEvent) isSessionFrame()    {}
+func (*ToolStartedEvent) isSessionFrame()          {}
+func (*ToolProgressEvent) isSessionFrame()         {}
+func (*ToolCompletedEvent) isSessionFrame()        {}
+func (*ToolRequestedEvent) isSessionFrame()        {}
+func (*ApprovalRequestEvent) isSessionFrame()      {}
+func (*ApprovalRespondedEvent) isSessionFrame()    {}
+func (*ApprovalExpiredEvent) isSessionFrame()      {}
+func (*ClarifyRequestEvent) isSessionFrame()       {}
+func (*ClarifyRespondedEvent) isSessionFrame()     {}
+func (*ClarifyExpiredEvent) isSessionFrame()       {}
+func (*SudoRequestEvent) isSessionFrame()          {}
+func (*SudoRespondedEvent) isSessionFrame()        {}
+func (*SudoExpiredEvent) isSessionFrame()          {}
+func (*SecretRequestEvent) isSessionFrame()        {}
+func (*SecretRespondedEvent) isSessionFrame()      {}
+func (*SecretExpiredEvent) isSessionFrame()        {}
+func (*SubagentRequestedEvent) isSessionFrame()    {}
+func (*SubagentStartEvent) isSessionFrame()        {}
+func (*SubagentThoughtEvent) isSessionFrame()      {}
+func (*SubagentToolEvent) isSessionFrame()         {}
+func (*SubagentProgressEvent) isSessionFrame()     {}
+func (*SubagentCompleteEvent) isSessionFrame()     {}
+func (*SteerAcceptedEvent) isSessionFrame()        {}
+func (*CompressionStartedEvent) isSessionFrame()   {}
+func (*CompressionCompletedEvent) isSessionFrame() {}
+func (*NoticeEvent) isSessionFrame()               {}
+func (*UsageUpdatedEvent) isSessionFrame()         {}
+func (*RunSteeredEvent) isSessionFrame()           {}
+func (*RunStoppingEvent) isSessionFrame()          {}
+func (*RunCompletedEvent) isSessionFrame()         {}
+func (*RunFailedEvent) isSessionFrame()            {}
+func (*RunCancelledEvent) isSessionFrame()         {}
+func (*RunInterruptedEvent) isSessionFrame()       {}
+func (*SessionUpdatedEvent) isSessionFrame()       {}
+func (*SessionUndoneEvent) isSessionFrame()        {}
+func (*BackgroundCompleteEvent) isSessionFrame()   {}
+
+// Kind returns the member `event`.
+func (v SessionFrame) Kind() string {
+	switch v.Value.(type) {
+	case *RunQueuedEvent:
+		return "run.queued"
+	case *RunStartedEvent:
+		return "run.started"
+	case *RunSnapshotEvent:
+		return "run.snapshot"
+	case *MessageStartedEvent:
+		return "message.started"
+	case *MessageDeltaEvent:
+		return "message.delta"
+	case *MessageCompletedEvent:
+		return "message.completed"
+	case *ReasoningDeltaEvent:
+		return "reasoning.delta"
+	case *ReasoningCompletedEvent:
+		return "reasoning.completed"
+	case *ToolGeneratingRunEvent:
+		return "tool.generating"
+	case *ToolStartedEvent:
+		return "tool.started"
+	case *ToolProgressEvent:
+		return "tool.progress"
+	case *ToolCompletedEvent:
+		return "tool.completed"
+	case *ToolRequestedEvent:
+		return "tool.requested"
+	case *ApprovalRequestEvent:
+		return "approval.request"
+	case *ApprovalRespondedEvent:
+		return "approval.responded"
+	case *ApprovalExpiredEvent:
+		return "approval.expired"
+	case *ClarifyRequestEvent:
+		return "clarify.request"
+	case *ClarifyRespondedEvent:
+		return "clarify.responded"
+	case *ClarifyExpiredEvent:
+		return "clarify.expired"
+	case *SudoRequestEvent:
+		return "sudo.request"
+	case *SudoRespondedEvent:
+		return "sudo.responded"
+	case *SudoExpiredEvent:
+		return "sudo.expired"
+	case *SecretRequestEvent:
+		return "secret.request"
+	case *SecretRespondedEvent:
+		return "secret.responded"
+	case *SecretExpiredEvent:
+		return "secret.expired"
+	case *SubagentRequestedEvent:
+		return "subagent.spawn_requested"
+	case *SubagentStartEvent:
+		return "subagent.start"
+	case *SubagentThoughtEvent:
+		return "subagent.thinking"
+	case *SubagentToolEvent:
+		return "subagent.tool"
+	case *SubagentProgressEvent:
+		return "subagent.progress"
+	case *SubagentCompleteEvent:
+		return "subagent.complete"
+	case *SteerAcceptedEvent:
+		return "run.steer_accepted"
+	case *CompressionStartedEvent:
+		return "compression.started"
+	case *CompressionCompletedEvent:
+		return "compression.completed"
+	case *NoticeEvent:
+		return "run.notice"
+	case *UsageUpdatedEvent:
+		return "usage.updated"
+	case *RunSteeredEvent:
+		return "run.steered"
+	case *RunStoppingEvent:
+		return "run.stopping"
+	case *RunCompletedEvent:
+		return "run.completed"
+	case *RunFailedEvent:
+		return "run.failed"
+	case *RunCancelledEvent:
+		return "run.cancelled"
+	case *RunInterruptedEvent:
+		return "run.interrupted"
+	case *SessionUpdatedEvent:
+		return "session.updated"
+	case *SessionUndoneEvent:
+		return "session.undone"
+	case *BackgroundCompleteEvent:
+		return "background.complete"
+	}
+	return wire.Member(v.Raw, "event")
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (v *SessionFrame) UnmarshalJSON(data []byte) error {
+	v.Raw, v.Value = wire.Clone(data), nil
+	switch wire.Member(data, "event") {
+	case "run.queued":
+		v.Value = new(RunQueuedEvent)
+	case "run.started":
+		v.Value = new(RunStartedEvent)
+	case "run.snapshot":
+		v.Value = new(RunSnapshotEvent)
+	case "message.started":
+		v.Value = new(MessageStartedEvent)
+	case "message.delta":
+		v.Value = new(MessageDeltaEvent)
+	case "message.completed":
+		v.Value = new(MessageCompletedEvent)
+	case "reasoning.delta":
+		v.Value = new(ReasoningDeltaEvent)
+	case "reasoning.completed":
+		v.Value = new(ReasoningCompletedEvent)
+	case "tool.generating":
+		v.Value = new(ToolGeneratingRunEvent)
+	case "tool.started":
+		v.Value = new(ToolStartedEvent)
+	case "tool.progress":
+		v.Value = new(ToolProgressEvent)
+	case "tool.completed":
+		v.Value = new(ToolCompletedEvent)
+	case "tool.requested":
+		v.Value = new(ToolRequestedEvent)
+	case "approval.request":
+		v.Value = new(ApprovalRequestEvent)
+	case "approval.responded":
+		v.Value = new(ApprovalRespondedEvent)
+	case "approval.expired":
+		v.Value = new(ApprovalExpiredEvent)
+	case "clarify.request":
+		v.Value = new(ClarifyRequestEvent)
+	case "clarify.responded":
+		v.Value = new(ClarifyRespondedEvent)
+	case "clarify.expired":
+		v.Value = new(ClarifyExpiredEvent)
+	case "sudo.request":
+		v.Value = new(SudoRequestEvent)
+	case "sudo.responded":
+		v.Value = new(SudoRespondedEvent)
+	case "sudo.expired":
+		v.Value = new(SudoExpiredEvent)
+	case "secret.request":
+		v.Value = new(SecretRequestEvent)
+	case "secret.responded":
+		v.Value = new(SecretRespondedEvent)
+	case "secret.expired":
+		v.Value = new(SecretExpiredEvent)
+	case "subagent.spawn_requested":
+		v.Value = new(SubagentRequestedEvent)
+	case "subagent.start":
+		v.Value = new(SubagentStartEvent)
+	case "subagent.thinking":
+		v.Value = new(SubagentThoughtEvent)
+	case "subagent.tool":
+		v.Value = new(SubagentToolEvent)
+	case "subagent.progress":
+		v.Value = new(SubagentProgressEvent)
+	case "subagent.complete":
+		v.Value = new(SubagentCompleteEvent)
+	case "run.steer_accepted":
+		v.Value = new(SteerAcceptedEvent)
+	case "compression.started":
+		v.Value = new(CompressionStartedEvent)
+	case "compression.completed":
+		v.Value = new(CompressionCompletedEvent)
+	case "run.notice":
+		v.Value = new(NoticeEvent)
+	case "usage.updated":
+		v.Value = new(UsageUpdatedEvent)
+	case "run.steered":
+		v.Value = new(RunSteeredEvent)
+	case "run.stopping":
+		v.Value = new(RunStoppingEvent)
+	case "run.completed":
+		v.Value = new(RunCompletedEvent)
+	case "run.failed":
+		v.Value = new(RunFailedEvent)
+	case "run.cancelled":
+		v.Value = new(RunCancelledEvent)
+	case "run.interrupted":
+		v.Value = new(RunInterruptedEvent)
+	case "session.updated":
+		v.Value = new(SessionUpdatedEvent)
+	case "session.undone":
+		v.Value = new(SessionUndoneEvent)
+	case "background.complete":
+		v.Value = new(BackgroundCompleteEvent)
+	default:
+		return nil
+	}
+	return json.Unmarshal(data, v.Value)
+}
+
+// MarshalJSON implements json.Marshaler.
+func (v SessionFrame) MarshalJSON() ([]byte, error) {
+	if v.Value == nil && v.Raw != nil {
+		return v.Raw, nil
+	}
+	return json.Marshal(v.Value)
+}
+
+// Grant: An approval that was given for always. Calls like it need no approval.
+type Grant struct {
+	Object string `json:"object"`
+	ID     string `json:"id"`
+	Owner  string `json:"owner"`
+	Tool   string `json:"tool"`
+
+	// The call that was approved first.
+	Title string `json:"title"`
+
+	// Unix time in seconds.
+	CreatedAt float64 `json:"created_at"`
+}
+
+// MarshalJSON implements json.Marshaler. It sets the members that can only have one value.
+func (v Grant) MarshalJSON() ([]byte, error) {
+	type plain Grant
+	v.Object = "agent.grant"
+	return json.Marshal(plain(v))
+}
+
+// GrantList is a type of the API.
+type GrantList struct {
+	Object  string  `json:"object"`
+	Data    []Grant `json:"data"`
+	FirstID *string `json:"first_id"`
+
+	// Pass it as `after`.
+	LastID *string `json:"last_id"`
+
+	HasMore bool `json:"has_more"`
+}
+
+// MarshalJSON implements json.Marshaler. It sets the members that can only have one value.
+func (v GrantList) MarshalJSON() ([]byte, error) {
+	type plain GrantList
+	v.Object = "list"
+	return json.Marshal(plain(v))
+}
+
+// DeletedGrant is a type of the API.
+type DeletedGrant struct {
+	ID      string `json:"id"`
+	Object  string `json:"object"`
+	Deleted bool   `json:"deleted"`
+}
+
+// MarshalJSON implements json.Marshaler. It sets the members that can only have one value.
+func (v DeletedGrant) MarshalJSON() ([]byte, error) {
+	type plain DeletedGrant
+	v.Object = "agent.grant"
+	return json.Marshal(plain(v))
 }
 
 // RouteSource: config: the configuration file. subscription: created with this API or `agentd webhook
@@ -7791,6 +8231,16 @@ type GetSkillIncludeItem string
 // The values of GetSkillIncludeItem.
 const (
 	GetSkillIncludeItemInstructions GetSkillIncludeItem = "instructions"
+)
+
+// ExportSessionFormat: one of "json", "jsonl", "markdown". A newer server may send others.
+type ExportSessionFormat string
+
+// The values of ExportSessionFormat.
+const (
+	ExportSessionFormatJSON     ExportSessionFormat = "json"
+	ExportSessionFormatJsonl    ExportSessionFormat = "jsonl"
+	ExportSessionFormatMarkdown ExportSessionFormat = "markdown"
 )
 
 // GetDeliveryIncludeItem: one of "payload", "rendered". A newer server may send others.

@@ -25,7 +25,7 @@ export interface LinkedFiles {
 /** The limit of a linked text file. The agent reads larger files itself. */
 const MAX_LINKED_TEXT_BYTES = 524_288;
 
-/** Returns the absolute path of a link, or undefined if it is no file of this machine. */
+/** Returns the absolute path of a link, or undefined if it is not a file of this machine. */
 export function linkedPath(uri: string): string | undefined {
   try {
     const path = /^file:/i.test(uri) ? fileURLToPath(uri) : uri;

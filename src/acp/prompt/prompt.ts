@@ -49,7 +49,7 @@ export async function runPrompt(
   );
 }
 
-/** Runs a message that is no request of the client: it has no response. */
+/** Runs a message that is not a request of the client: it has no response. */
 function runMessage(
   connection: AcpConnection,
   session: AcpSession,

@@ -1,4 +1,5 @@
 import { LruMap } from "../../base/data.ts";
+import { sha256 } from "../../base/text.ts";
 import type { Store } from "../../store/store.ts";
 import type { GrantRow } from "../../store/schema/tables.ts";
 
@@ -6,6 +7,13 @@ import type { GrantRow } from "../../store/schema/tables.ts";
 const MAX_SESSIONS = 1000;
 /** Most remembered approvals of one session. The oldest is dropped. */
 const MAX_SIGNATURES = 1000;
+
+/** Returns the id of a permanent approval. Its signature may hold what was approved, so it is the digest. */
+function grantId({ owner, signature }: Pick<GrantRow, "owner" | "signature">): string {
+  return `grant_${sha256(JSON.stringify([owner, signature])).slice(0, ID_DIGITS)}`;
+}
+
+const ID_DIGITS = 32;
 
 /** Whose session it is. Two owners may give their sessions the same name. */
 export interface GrantScope {
@@ -57,29 +65,35 @@ export class Grants {
       const { owner, signature } = grant;
       if (await tx.find("grants", { owner, signature })) return;
       await tx.insert("grants", [{ ...grant, created_at: tx.nowMs }]);
+      tx.record({ type: "grant.created", ref: grantId(grant), owner, data: { tool: grant.tool } });
     });
   }
 
-  /** Returns what `owner` always allows, newest first. */
-  async list(owner: string): Promise<readonly GrantRow[]> {
-    return this.#store.read
-      .selectFrom("grants")
-      .selectAll()
-      .where("owner", "=", owner)
+  /** Returns what `owner` always allows, newest first; undefined: of all owners. */
+  async list(owner: string | undefined): Promise<readonly GrantRow[]> {
+    const all = this.#store.read.selectFrom("grants").selectAll();
+    return (owner === undefined ? all : all.where("owner", "=", owner))
       .orderBy("created_at", "desc")
       .orderBy("signature")
       .execute();
   }
 
-  /** Revokes a permanent approval. False if it does not exist. */
-  async revoke(owner: string, signature: string): Promise<boolean> {
+  /** Returns the id of a permanent approval, for clients. */
+  idOf(grant: Pick<GrantRow, "owner" | "signature">): string {
+    return grantId(grant);
+  }
+
+  /** Revokes a permanent approval. False if it does not exist. `actor`: who does it, for the feed. */
+  async revoke(owner: string, signature: string, actor: string | null = null): Promise<boolean> {
     return this.#store.write(async (tx) => {
       const gone = await tx.db
         .deleteFrom("grants")
         .where("owner", "=", owner)
         .where("signature", "=", signature)
         .executeTakeFirst();
-      return gone.numDeletedRows > 0n;
+      if (gone.numDeletedRows === 0n) return false;
+      tx.record({ type: "grant.deleted", ref: grantId({ owner, signature }), owner, data: {}, actor });
+      return true;
     });
   }
 }

@@ -177,7 +177,7 @@ async function answerCovered(
     if (row.owner !== owner || signatureOf(row) !== signature) continue;
     const answer = { owner, ...covering };
     await questions.answer(row.id, answer).catch((error: unknown) => {
-      // Somebody answered it meanwhile, or its time was over.
+      // Someone answered it meanwhile, or it expired.
       if (toServiceError(error).code !== "ask_not_pending") throw error;
     });
   }
@@ -221,13 +221,13 @@ function wayOut({ tool }: ToolCall, intent: ToolIntent, context: PolicyContext):
 }
 
 const WHERE_PEOPLE_ANSWER =
-  "The user can have it done where somebody answers: in `agentd chat`, in an editor, or over HTTP with " +
+  "The user can run it where someone can answer: in `agentd chat`, in an editor, or over HTTP with " +
   "approval_mode `wait`.";
 const ALLOW_COMMANDS =
   "The user can allow such commands by adding the words they begin with to `approvals.allow` in the configuration, or " +
-  "have it done where somebody answers, such as `agentd chat` or an editor.";
+  "run it where someone can answer, such as `agentd chat` or an editor.";
 const ACCEPT_EDITS =
-  "The user can allow edits in the working folder with `/mode accept_edits`, or have it done where somebody answers, " +
+  "The user can allow edits in the working folder with `/mode accept_edits`, or run it where someone can answer, " +
   "such as `agentd chat` or an editor.";
 
 const refused = ({ reason }: PolicyDecision): SettledAnswer =>

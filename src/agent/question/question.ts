@@ -164,7 +164,7 @@ function checkAnswers(row: QuestionRow, answers: Readonly<Record<string, string>
   const { questions } = JSON.parse(row.question) as QuestionContent["clarify"];
   for (const [id, answer] of Object.entries(answers)) {
     if (!questions.some((question) => question.id === id)) {
-      throw invalid("answers", `has ${JSON.stringify(id)}, which is no question of this request`);
+      throw invalid("answers", `has ${JSON.stringify(id)}, which is not a question of this request`);
     }
     checkText(`answers.${id}`, answer);
   }

@@ -1,10 +1,10 @@
 import type { RunEvent, SessionEvent } from "../../../generated/http/client/types.gen.ts";
-import type { JournalEvent, NewEvent } from "../../store/journal/journal.ts";
+import type { NewEvent } from "../../store/journal/journal.ts";
 import type { EngineEvent, Message } from "../engine.ts";
 import type { Clock } from "../../base/time.ts";
 import { isUnavailable } from "../../store/tx/group.ts";
 import type { Store, Tx } from "../../store/store.ts";
-import { addMessages } from "../session/transcript.ts";
+import { addStep } from "../session/transcript.ts";
 
 /** Names of the journal events of a run; specs/schemas/event.yaml describes their data. */
 export type RunEventName = RunEvent["event"];
@@ -31,17 +31,6 @@ export type SessionEventData<N extends SessionEventName> = Omit<
 /** Returns an event of a session that belongs to no run. */
 export function sessionEvent<N extends SessionEventName>(event: N, data: SessionEventData<N>): NewEvent {
   return { type: event, runId: null, data: data as Readonly<Record<string, unknown>> };
-}
-
-/** Returns the wire form of a session event. */
-export function toSessionEvent(event: JournalEvent): SessionEvent {
-  return {
-    event: event.type,
-    session_id: event.sessionId,
-    seq: event.seq,
-    timestamp: event.atMs / 1000,
-    ...event.data,
-  } as SessionEvent;
 }
 
 /** Returns the journal event for an event of the engine. */
@@ -303,9 +292,12 @@ export class EventWriter {
     const { store, sessionId, runId } = this.#options;
     // A process that slept past its lease must not write to a session that another has taken over.
     const leasedBy = store.owner;
-    const lastMessage = await addMessages(tx, { sessionId, runId, leasedBy }, messages);
-    const [first] = events.length > 0 ? await store.journal.append(tx, sessionId, events, { leasedBy }) : [];
-    return { lastMessage, firstRunSeq: first?.runSeq ?? undefined };
+    const where = { sessionId, runId, leasedBy };
+    const { lastMessage, events: written } = await addStep({ tx, journal: store.journal }, where, {
+      messages,
+      events,
+    });
+    return { lastMessage, firstRunSeq: written[0]?.runSeq ?? undefined };
   }
 
   /** Appends a delta to the newest pending event if both belong to the same text. */

@@ -220,7 +220,13 @@ export class Execution {
   }
 
   async #work(): Promise<TurnEnd> {
-    const { engine, clock, log, settings } = this.#options.deps;
+    const { engine, clock, log, settings, models } = this.#options.deps;
+    // In a chat people see that the demo model answers; targets of a webhook would take its answer for a real one.
+    const unchosen = this.#options.session.source === "webhook" ? models.whyUnchosen?.() : undefined;
+    if (unchosen !== undefined) {
+      const error = { code: "provider_error", message: unchosen } as const;
+      return { stop: "error", text: "", usage: this.#usage, error };
+    }
     const timeoutMs = this.#options.input.timeoutMs ?? settings.runTimeoutMs;
     const seconds = timeoutMs / 1000;
     const expire = () =>

@@ -207,7 +207,8 @@ export async function setUpTurn(
   const cwd = session.cwd ?? settings.workspace;
   const model = parseModel(name);
   const { threshold } = settings.compression;
-  await abortable(models.refreshContext(model, { loads: true, signal }), signal);
+  const asked = models.refreshContext(model, { loads: true, signal });
+  if (asked) await abortable(asked, signal);
   const contextTokens = models.contextTokensOf(model);
   const clientTools = input.clientTools ?? [];
   const offered = toolsFor(deps, { kind, input, resources, mode: chosen.mode });

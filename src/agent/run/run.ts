@@ -1,6 +1,6 @@
 /** A run: its prompt, input, row, transitions, view and outcome, and the trigger that started it. */
 import { firstCharacters } from "../../base/text.ts";
-import type { Run, RunUsage, RunEvent } from "../../../generated/http/client/types.gen.ts";
+import type { Run, RunUsage, RunEvent, SessionEvent } from "../../../generated/http/client/types.gen.ts";
 import { ServiceError } from "../../base/errors.ts";
 import { columnsOf } from "../../store/tx/tx.ts";
 import { type QuestionRow, type RunRow, type SessionRow } from "../../store/schema/tables.ts";
@@ -307,6 +307,14 @@ export async function findRun(store: Store, runId: string, owner: string): Promi
   throw new ServiceError("run_not_found", what);
 }
 
+/** Returns the output and the status of a run, without its input. */
+export function outputOf(
+  { read }: Pick<Store, "read">,
+  runId: string,
+): Promise<Pick<RunRow, "output" | "status"> | undefined> {
+  return read.selectFrom("runs").select(["output", "status"]).where("id", "=", runId).executeTakeFirst();
+}
+
 /** Returns the run as every surface shows it. */
 export function describeRun(row: RunView, sessionKey: string | null, questions: readonly QuestionRow[]): Run {
   const approvals = questions
@@ -431,6 +439,17 @@ const FINAL: ReadonlySet<string> = new Set<RunEventName>([
 /** Whether an event type ends a run: no event of the run follows it. */
 export function isFinalEvent(type: string): boolean {
   return FINAL.has(type);
+}
+
+/** Returns the wire form of a session event. */
+export function toSessionEvent(event: JournalEvent): SessionEvent {
+  return {
+    event: event.type,
+    session_id: event.sessionId,
+    seq: event.seq,
+    timestamp: event.atMs / 1000,
+    ...event.data,
+  } as SessionEvent;
 }
 
 /** Returns the wire form of a run event. */

@@ -4,7 +4,7 @@ import { leaseFor, UNLEASED } from "../../store/leases.ts";
 import type { Store, Tx } from "../../store/store.ts";
 import type { RunRow, SessionRow } from "../../store/schema/tables.ts";
 import { runEvent } from "./event.ts";
-import { addMessages, insertMessages } from "../session/transcript.ts";
+import { addStep, insertMessages } from "../session/transcript.ts";
 import { concludeRun } from "./control.ts";
 import { type Outcome, parseInput, type RunInput, type RunKind, type RunSlot } from "./run.ts";
 import type { AgentDeps } from "../deps.ts";
@@ -93,8 +93,8 @@ export class SessionQueue {
   async begin(tx: Tx, run: RunRow, input: RunInput): Promise<void> {
     const { session_id: sessionId, id: runId } = run;
     await tx.insert("runs", [{ ...run, status: "running", started_at: tx.nowMs }]);
-    await addMessages(tx, { sessionId, runId }, input.prompt);
-    await this.#store.journal.append(tx, sessionId, [queuedEvent(run), startedEvent(run)]);
+    const events = [queuedEvent(run), startedEvent(run)];
+    await addStep(this.#writing(tx), { sessionId, runId }, { messages: input.prompt, events });
     await this.#started(tx, run);
   }
 
@@ -164,8 +164,8 @@ export class SessionQueue {
     const started = { status: "running", started_at: tx.nowMs, updated_at: tx.nowMs };
     await tx.update("runs", { id: run.id, status: "queued" }, started);
     const input = parseInput(run);
-    await addMessages(tx, { sessionId, runId: run.id }, input.prompt);
-    await this.#store.journal.append(tx, sessionId, [startedEvent(run)]);
+    const step = { messages: input.prompt, events: [startedEvent(run)] };
+    await addStep(this.#writing(tx), { sessionId, runId: run.id }, step);
     await this.#started(tx, run);
     return { run, session, input };
   }
@@ -190,6 +190,10 @@ export class SessionQueue {
     if ((await tx.update("sessions", mine, { lease_until: tx.nowMs + LEASE_MS })) === 0) return false;
     const row = await tx.find("runs", { id: run.id });
     return row !== undefined && row.started_at !== null && row.ended_at === null;
+  }
+
+  #writing(tx: Tx) {
+    return { tx, journal: this.#store.journal };
   }
 
   async #started(tx: Tx, run: RunRow): Promise<void> {

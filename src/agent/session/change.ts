@@ -93,5 +93,23 @@ export async function freeTitle(
   );
 }
 
-/** Highest number of a title; a thousand branches with one title are no accident. */
+/** Highest number of a title; a thousand branches with one title are not an accident. */
 const MAX_NUMBER = 1_000;
+
+/** What an undo removed: the number of messages, and the text of the oldest prompt among them. */
+export interface Undone {
+  readonly removed: number;
+  readonly prompt: string;
+}
+
+export interface BranchOptions {
+  /** Title of the branch; default: the next of the parent's. */
+  readonly title?: string;
+  /** Number of the last message to copy; default: the last complete one. */
+  readonly throughSeq?: number;
+  /** Copy only this many of the first messages. */
+  readonly count?: number;
+  readonly source?: string;
+  /** Who branches, for the feed: the name of a key. */
+  readonly actor?: string;
+}

@@ -160,9 +160,10 @@ export function newSession(address: SessionAddress, seed: SessionSeed, nowMs: nu
   };
 }
 
-/** Records a new session for the feed. A session of one stateless request is no resource of its own. */
-export function recordCreated(tx: Tx, { id, owner, transient }: SessionRow): void {
-  if (transient === 0) tx.record({ type: "session.created", ref: id, owner, data: {} });
+/** Records a new session for the feed. A session of one stateless request is not a resource of its own. */
+export function recordCreated(tx: Tx, { id, owner, transient }: SessionRow, actor?: string): void {
+  const author = actor === undefined ? {} : { actor };
+  if (transient === 0) tx.record({ type: "session.created", ref: id, owner, data: {}, ...author });
 }
 
 /**

@@ -12,8 +12,10 @@ import {
   freeTitle,
   MAX_TITLE_CHARACTERS,
   titleTaken,
+  type BranchOptions,
   type ChangeOptions,
   type SessionChange,
+  type Undone,
 } from "./change.ts";
 import { listSessionRows, listSessions } from "./list.ts";
 import type { ListOptions, SessionPage, Reader } from "./queries.ts";
@@ -181,25 +183,26 @@ export class Sessions {
 
   /**
    * Removes the newest `turns` prompts with everything after them. Resolves to the number of removed messages and the text
-   * of the oldest removed prompt. ServiceError `session_busy`, and `nothing_to_undo` when fewer prompts follow the last
+   * of the oldest removed prompt, which `alsoRecord` gets inside the transaction. ServiceError `session_busy`, and `nothing_to_undo` when fewer prompts follow the last
    * compression.
    */
   async undo(
     id: string,
     owner: string,
     turns = 1,
-  ): Promise<{ readonly removed: number; readonly prompt: string }> {
+    alsoRecord?: (tx: Tx, undone: Undone) => Promise<void>,
+  ): Promise<Undone> {
     const session = await this.get(id, owner);
     if (session.lease_owner !== null) throw busy();
     return this.#store.write(async (tx) => {
       const { context_seq: after } = (await tx.find("sessions", { id })) ?? session;
       const prompts = (await promptsOf(tx, id)).filter(({ seq }) => seq > after);
       const first = prompts.at(-turns);
-      if (!first) {
-        throw new ServiceError("nothing_to_undo", `Only ${prompts.length} prompts can be undone.`);
-      }
+      if (!first) throw new ServiceError("nothing_to_undo", `Only ${prompts.length} prompts can be undone.`);
       const removed = await truncateAt(tx, this.#store, { sessionId: id, seq: first.seq });
-      return { removed, prompt: textOf(first.message) };
+      const undone = { removed, prompt: textOf(first.message) };
+      await alsoRecord?.(tx, undone);
+      return undone;
     });
   }
 
@@ -240,16 +243,6 @@ export class Sessions {
   }
 }
 
-export interface BranchOptions {
-  /** Title of the branch; default: the next of the parent's. */
-  readonly title?: string;
-  /** Number of the last message to copy; default: the last complete one. */
-  readonly throughSeq?: number;
-  /** Copy only this many of the first messages. */
-  readonly count?: number;
-  readonly source?: string;
-}
-
 /**
  * Copies a conversation, up to a message, into a new branch of the session, inside `tx`. Messages of a running turn are not
  * copied; a tool call is copied with its answers. The branch has the parent's model, effort, mode and directory, but not
@@ -267,7 +260,7 @@ export async function branchSession(
   }
   const row = await newBranch(tx, parent, { ...from, last });
   await tx.insert("sessions", [row]);
-  recordCreated(tx, row);
+  recordCreated(tx, row, from.actor);
   await tx.db
     .insertInto("messages")
     .columns(["session_id", "seq", "run_id", "role", "content", "created_at"])

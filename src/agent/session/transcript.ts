@@ -1,5 +1,6 @@
 /** The transcript of a session: what a model gets of it, how messages are added, and how full the context is. */
 import { ServiceError } from "../../base/errors.ts";
+import type { Journal, JournalEvent, NewEvent } from "../../store/journal/journal.ts";
 import type { Store, Tx } from "../../store/store.ts";
 import type { MessageRow, SessionRow, RunRow } from "../../store/schema/tables.ts";
 import type { Message, NumberedMessage } from "../engine.ts";
@@ -95,6 +96,25 @@ export async function addMessages(
   if (last === undefined) throw new Error(`session ${sessionId} is gone`);
   await insertMessages(tx, where, { messages, after: last - messages.length });
   return last;
+}
+
+/**
+ * Adds messages of a run with the events that belong to them, under the session's lease if `leasedBy` names its owner.
+ * Resolves to the number of the last message, undefined without messages, and to the numbered events.
+ */
+export async function addStep(
+  { tx, journal }: { readonly tx: Tx; readonly journal: Journal },
+  where: { readonly sessionId: string; readonly runId: string; readonly leasedBy?: string },
+  { messages, events }: { readonly messages: readonly Message[]; readonly events: readonly NewEvent[] },
+): Promise<{ readonly lastMessage: number | undefined; readonly events: readonly JournalEvent[] }> {
+  if (events.length === 0) return { lastMessage: await addMessages(tx, where, messages), events: [] };
+  if (messages.length === 0) {
+    const { sessionId, ...lease } = where;
+    return { lastMessage: undefined, events: await journal.append(tx, sessionId, events, lease) };
+  }
+  const added = await journal.appendStep(tx, where, { events, messages: messages.length });
+  await insertMessages(tx, where, { messages, after: added.lastMessage - messages.length });
+  return added;
 }
 
 /** Messages of one run for the transcript of its session. */

@@ -121,6 +121,7 @@ export class Delegation {
   }
 
   #about({ id, task, model, callId, index, depth }: Request, count: number) {
+    const toolsets = narrowed(this.#from.input.toolsets, task.toolsets);
     return {
       subagent_id: id,
       tool_call_id: callId,
@@ -130,6 +131,7 @@ export class Delegation {
       task_index: index,
       task_count: count,
       model,
+      ...(toolsets ? { toolsets: [...toolsets] } : {}),
     };
   }
 

@@ -288,7 +288,7 @@ export function decodedBody(response: IncomingMessage): Readable {
     response.destroy();
     throw new FetchFailedError(
       "body",
-      `The answer is encoded as ${codings.join(", ").slice(0, 100)}, which is unknown.`,
+      `The content encoding ${codings.join(", ").slice(0, 100)} of the response is not supported.`,
       { isSent: true, head: { status: response.statusCode ?? 0, headers: flatHeaders(response) } },
     );
   }

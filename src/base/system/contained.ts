@@ -6,12 +6,12 @@ import process from "node:process";
 import { isInside } from "../text.ts";
 import { openForeign } from "./own-files.ts";
 
-/** A path no longer leads to what was checked. */
+/** A path leads to something else than when it was checked. */
 export class MovedError extends Error {
   override readonly name = "MovedError";
 
   constructor(path: string) {
-    super(`${path} no longer leads to what was checked. Try again.`);
+    super(`${path} has changed since it was checked. Try again.`);
   }
 }
 

@@ -175,7 +175,7 @@ async function atTerminal(
   print(`To continue: ${programName()} chat --resume ${cleanLine(sessionId)}`);
 }
 
-/** Returns a signal that aborts when somebody ends the program. */
+/** Returns a signal that aborts when the user ends the program. */
 function untilEnded(): AbortSignal {
   const stop = new AbortController();
   for (const name of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.once(name, () => stop.abort());

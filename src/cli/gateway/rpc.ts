@@ -46,7 +46,7 @@ export const rpcCommand = defineCommand({
   },
 });
 
-/** The root of the file system is no folder to work in: programs without one, such as desktop hosts, start there. */
+/** The root of the file system is not a folder to work in: programs without one, such as desktop hosts, start there. */
 function folderOf(given: string | undefined): { readonly cwd?: string } {
   const folder = resolve(given ?? process.cwd());
   return given === undefined && dirname(folder) === folder ? {} : { cwd: folder };

@@ -105,7 +105,7 @@ async function* entryBytes(
 
 /**
  * Writes the content of an archive into an empty folder and compares it with the manifest. ServiceError
- * `invalid_request` for a file that is no intact backup.
+ * `invalid_request` for a file that is not an intact backup.
  */
 export async function unpack(file: string, folder: string): Promise<Manifest> {
   try {

@@ -5,11 +5,9 @@ import { ServiceError } from "../../base/errors.ts";
 import { loadConfig, type LoadedConfig } from "../../config/config.ts";
 import { readKey, setConfigValue, unknownKey, unsetConfigValue, type Edited } from "../../config/file.ts";
 import { configPath } from "../../config/home.ts";
-import { formatConfigIssue, type ConfigIssue, schemaAt } from "../../config/check.ts";
-import { configuredProviders, createCatalog } from "../../app/models.ts";
+import { formatConfigIssue, schemaAt } from "../../config/check.ts";
+import { findUseIssues } from "../../app/config-service.ts";
 import { maskSecrets } from "../../config/secret-values.ts";
-import { createKeyRing } from "../../config/keys.ts";
-import { requireUsableRoutes } from "../../webhook/routes/route.ts";
 import { currentContext } from "../kit/context.ts";
 import { print, printData, printJson, warn } from "../kit/output.ts";
 import { jsonOption, requiredArgument, switchOption } from "../kit/options.ts";
@@ -89,7 +87,7 @@ const check = defineCommand({
   args: { json: jsonOption },
   async run({ args }) {
     const loaded = await load();
-    const issues = [...loaded.issues, ...useIssues(loaded)];
+    const issues = [...loaded.issues, ...findUseIssues(loaded)];
     const valid = !issues.some(({ severity }) => severity === "error");
     if (args.json) printJson({ path: loaded.path, exists: loaded.exists, valid, issues });
     else if (valid)
@@ -108,29 +106,6 @@ function load(): Promise<LoadedConfig> {
   return loadConfig(currentContext());
 }
 
-/** Returns issues that only use reveals, such as a reference to an unset variable or an invalid filter. */
-function useIssues({ config, env, issues }: LoadedConfig): readonly ConfigIssue[] {
-  if (issues.some(({ severity }) => severity === "error")) return [];
-  const hasKey = config.api_server.key !== undefined || config.api_server.keys.length > 0;
-  const uses = [
-    // A model that a server of this machine serves needs no provider, so a start decides on the same catalog.
-    () => createCatalog(config, configuredProviders(config, env)),
-    ...(hasKey ? [() => createKeyRing(config, { env })] : []),
-    () => requireUsableRoutes(config, { env }),
-  ];
-  return uses.flatMap((use) => {
-    try {
-      use();
-      return [];
-    } catch (error) {
-      if (!(error instanceof ServiceError)) throw error;
-      const place = { line: undefined, column: undefined };
-      // These messages already start with the key.
-      return [{ path: "", message: `is not usable: ${error.message}`, ...place, severity: "error" as const }];
-    }
-  });
-}
-
 /** Reports the change, and issues that still prevent a start. */
 async function report(
   edited: Edited,
@@ -142,7 +117,8 @@ async function report(
       edited.changed ? `${done} ${name} in ${edited.path}` : `${name} needed no change in ${edited.path}`,
     );
   const loaded = await load();
-  for (const issue of [...loaded.issues, ...useIssues(loaded)]) warn(formatConfigIssue(issue, loaded.path));
+  for (const issue of [...loaded.issues, ...findUseIssues(loaded)])
+    warn(formatConfigIssue(issue, loaded.path));
 }
 
 async function toYaml(value: object): Promise<string> {

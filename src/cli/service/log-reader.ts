@@ -52,7 +52,7 @@ export class LogReader {
     return current !== undefined;
   }
 
-  /** Goes on from a file that was rotated to the file that replaced it. */
+  /** Continues from a file that was rotated to the file that replaced it. */
   async #next(file: ReadFile): Promise<void> {
     // The last lines may have come between reading and rotation.
     await this.#drain(file);

@@ -146,7 +146,7 @@ const connected = (
   },
 });
 
-/** Sends text and expects an error with this code and id, and that the connection lives on. */
+/** Sends text and expects an error with this code and id, and that the connection stays open. */
 async function refused(host: Host, text: string, code: number, id: string | null): Promise<void> {
   const from = host.frames.length;
   host.send(text);
@@ -165,10 +165,10 @@ const protocol: readonly Scenario<GatewayTarget>[] = [
   connected("an unknown method is -32601", (host) =>
     refused(host, '{"jsonrpc":"2.0","id":"a","method":"no.such.method"}', -32601, "a"),
   ),
-  connected("a broken frame is -32700, and the connection lives on", (host) =>
+  connected("a malformed frame is -32700, and the connection stays open", (host) =>
     refused(host, '{"jsonrpc":"2.0","id":"a","method":', -32700, null),
   ),
-  connected("a frame that is no request is -32600", (host) =>
+  connected("a frame that is not a request is -32600", (host) =>
     refused(host, '{"jsonrpc":"2.0","method":1}', -32600, null),
   ),
   connected("wrong parameters are -32602", (host) =>
@@ -187,7 +187,7 @@ const protocol: readonly Scenario<GatewayTarget>[] = [
     const answers = host.frames.filter(({ method }) => method === undefined);
     mustEqual(answers.length, 1, "the number of answers");
   }),
-  connected("ids of numbers and texts come back as they were sent", async (host) => {
+  connected("numeric and text ids are returned unchanged", async (host) => {
     for (const id of [0, 7, "seven"]) {
       const from = host.frames.length;
       host.send(JSON.stringify({ jsonrpc: "2.0", id, method: "ping" }));
@@ -278,7 +278,7 @@ const sessions: readonly Scenario<GatewayTarget>[] = [
     must(typeof error?.code === "number", "the call succeeds");
     await host.call("ping");
   }),
-  connected("a session is listed, and gone after it was deleted", async (host) => {
+  connected("a session is listed, and no longer exists once it is deleted", async (host) => {
     const { sessionId } = await host.turn();
     const listed = async () => JSON.stringify(await host.call("session.list", { limit: 1000 }));
     must((await listed()).includes(sessionId), "the session is not listed");

@@ -82,7 +82,7 @@ export const scenariosOfRuns: readonly Scenario<HttpTarget>[] = [
     },
   },
   {
-    title: "a Last-Event-ID that is no number is 400",
+    title: "a Last-Event-ID that is not a number is 400",
     run: async (target) => {
       const run = await create(target);
       const headers = { "last-event-id": "one" };

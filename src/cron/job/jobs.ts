@@ -313,7 +313,7 @@ async function freeInstant(tx: Tx, job: Job): Promise<number> {
 }
 
 interface WriteOptions extends JobChangeOptions {
-  /** True: a run is requested, which is no new revision. */
+  /** True: a run is requested, which is not a new revision. */
   readonly isRequest?: boolean;
 }
 

@@ -259,7 +259,7 @@ async function advance(
   };
   if ((await tx.update("cron_jobs", { id: row.id, lock_version: row.lock_version }, columns)) === 0)
     return false;
-  // A job that only moves on to its next instant is no event.
+  // A job that only moves on to its next instant is not an event.
   if (columns.state !== row.state) recordJob(tx, "updated", { ...row, ...columns });
   return true;
 }

@@ -112,7 +112,7 @@ export function createUpload(caller: CallerOptions): Upload {
         signal,
       });
       if (status < 300) return { status: "delivered" };
-      const error = `${title} answered ${status} to the bytes of a file.`;
+      const error = `${title} answered ${status} to the upload of a file.`;
       return { status: status >= 500 || status === 429 ? "retry" : "permanent", error };
     } catch (error) {
       signal.throwIfAborted();

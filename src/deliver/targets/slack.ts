@@ -116,7 +116,7 @@ async function upload(uploader: Uploader, { file, message, options }: UploadRequ
   const { upload_url: url = "", file_id: id = "" } = ticket.body ?? {};
   if (ticket.body?.ok !== true || id === "") return withoutMessage(outcomeOf(ticket, words));
   if (!isSlacks(url, uploader.baseUrl))
-    return { status: "permanent", error: "Slack named an address for the file that is not its own." };
+    return { status: "permanent", error: "Slack returned an upload address that is not its own." };
   const stored = await postBytes(url, file, options);
   if (stored.status !== "delivered") return withoutMessage(stored);
   const body = {
@@ -134,8 +134,7 @@ async function upload(uploader: Uploader, { file, message, options }: UploadRequ
 
 /** Before the last step nothing is in the channel. */
 function withoutMessage(outcome: SendOutcome): SendOutcome {
-  if (outcome.status === "delivered")
-    return { status: "retry", error: "Slack named no address for the file." };
+  if (outcome.status === "delivered") return { status: "retry", error: "Slack returned no upload address." };
   if (outcome.status !== "unknown") return outcome;
   return { status: "retry", error: `${outcome.baseError ?? outcome.error} No message was sent.` };
 }

@@ -234,7 +234,7 @@ function secretsOf({ home, userHome, hidden }: SandboxFolders): readonly Secret[
 
 /**
  * Returns whether a path leads to a secret by a link. Its text does not say so: a command may have put the link in the
- * place of a folder that somebody named.
+ * place of a folder that was named.
  */
 function leadsToSecret(path: string, secrets: readonly Secret[]): boolean {
   if (!existsSync(path)) return false;
@@ -309,7 +309,7 @@ function foldersBetween(path: string, roots: readonly string[]): readonly string
   return folders;
 }
 
-/** A hidden path that somebody named in the configuration is not hidden. The service's home cannot be named. */
+/** A hidden path that the configuration names is not hidden. The service's home cannot be named. */
 function isReopened(path: string, named: readonly string[], service: SandboxFolders): boolean {
   const [home = service.home] = real([service.home]);
   if (isInside(path, home) || isInside(home, path)) return false;

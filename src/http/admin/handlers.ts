@@ -2,8 +2,18 @@
 import type { HttpContext, HttpDeps } from "../deps.ts";
 import type { HttpHandlers } from "../edge/contract.ts";
 
-type Names = "listKeys" | "createKey" | "getKey" | "updateKey" | "deleteKey" | "rotateKey";
+type Names =
+  | "listKeys"
+  | "createKey"
+  | "getKey"
+  | "updateKey"
+  | "deleteKey"
+  | "rotateKey"
+  | "getConfig"
+  | "updateConfig"
+  | "getConfigSchema";
 
+const config = () => import("./config.ts");
 const keys = () => import("./keys.ts");
 
 export function adminHandlers(deps: HttpDeps): Pick<HttpHandlers<HttpContext>, Names> {
@@ -14,5 +24,8 @@ export function adminHandlers(deps: HttpDeps): Pick<HttpHandlers<HttpContext>, N
     updateKey: async (request) => (await keys()).updateKey(request, deps),
     deleteKey: async (request) => (await keys()).deleteKey(request, deps),
     rotateKey: async (request) => (await keys()).rotateKey(request, deps),
+    getConfig: async (request) => (await config()).getConfig(request, deps),
+    updateConfig: async (request) => (await config()).updateConfig(request, deps),
+    getConfigSchema: async () => (await config()).getConfigSchema(deps),
   };
 }

@@ -5,8 +5,11 @@ import { ServiceError } from "../../base/errors.ts";
 import { CHANGE_TYPES, needsAdmin } from "../../store/feed/change.ts";
 import { isAfter, type ChangeRow, type FeedPosition } from "../../store/feed/feed.ts";
 import type { Store } from "../../store/store.ts";
+import { operations } from "../../../generated/http/server.gen.ts";
 import type { HttpContext, HttpDeps } from "../deps.ts";
+import { identityOf, type Identity, type KeyHolder } from "../edge/access.ts";
 import type { HttpRequest, HttpResponse } from "../edge/contract.ts";
+import { framesOf, type FeedFilter } from "../local.ts";
 import { listBody, ownerFilter } from "./page.ts";
 
 const MAX_STREAMS_PER_KEY = 8;
@@ -29,10 +32,44 @@ export async function streamEvents(
   if (wantsList(raw.headers.get("accept"))) {
     return { status: 200, body: await listEvents(request, deps, { after, types }) };
   }
-  const release = streams.enter(ctx.identity.name);
+  const stream = await openStream({ after, types, identity: ctx.identity, signal }, deps, streams);
+  return { status: 200, stream };
+}
+
+/** Follows the feed for a caller inside the process, from `after` or from now. */
+export async function followFeed(
+  {
+    filter,
+    caller,
+    signal,
+  }: { readonly filter: FeedFilter; readonly caller: KeyHolder; readonly signal: AbortSignal },
+  deps: HttpDeps,
+  streams: FeedStreams,
+): Promise<AsyncIterable<FeedFrame>> {
+  const identity = identityOf(caller, operations.streamEvents);
+  const types = typesFor(filter.types, { identity });
+  const after = filter.after === undefined ? undefined : await parseCursor(deps.store, filter.after, "after");
+  return framesOf(await openStream({ after, types, identity, signal }, deps, streams));
+}
+
+/** What a stream of changes sends: the changes behind `after`, or from now on. */
+interface StreamOptions {
+  readonly after: FeedPosition | undefined;
+  readonly types: readonly string[] | undefined;
+  readonly identity: Identity;
+  readonly signal: AbortSignal;
+}
+
+async function openStream(
+  options: StreamOptions,
+  deps: HttpDeps,
+  streams: FeedStreams,
+): Promise<AsyncIterable<SseMessage<FeedFrame>>> {
+  const { after, identity, signal } = options;
+  const release = streams.enter(identity.name);
   signal.addEventListener("abort", release, { once: true });
   const from = after ?? (await deps.store.feed.head());
-  return { status: 200, stream: follow({ from, types, ctx, signal, release }, deps) };
+  return follow({ ...options, from, release }, deps);
 }
 
 /** Returns the position of the feed now, for the header of a list that is read after this. */
@@ -63,17 +100,11 @@ async function listEvents(
 }
 
 async function* follow(
-  wanted: {
-    readonly from: FeedPosition;
-    readonly types: readonly string[] | undefined;
-    readonly ctx: HttpContext;
-    readonly signal: AbortSignal;
-    readonly release: () => void;
-  },
+  wanted: StreamOptions & { readonly from: FeedPosition; readonly release: () => void },
   { store, clock }: HttpDeps,
 ): AsyncGenerator<SseMessage<FeedFrame>> {
-  const { from, types, ctx, signal, release } = wanted;
-  const { owner } = ownerFilter(ctx);
+  const { from, types, identity, signal, release } = wanted;
+  const { owner } = ownerFilter({ identity });
   const isWanted = (row: ChangeRow) =>
     (owner === undefined || row.owner === owner) && (types === undefined || types.includes(row.type));
   try {
@@ -146,7 +177,7 @@ async function parseCursor(store: Store, text: string, param: string): Promise<F
  */
 function typesFor(
   patterns: readonly string[] | undefined,
-  { identity }: HttpContext,
+  { identity }: Pick<HttpContext, "identity">,
 ): readonly string[] | undefined {
   const types = patterns && typesOf(patterns);
   if (identity.scopes.includes("admin")) return types;

@@ -70,7 +70,7 @@ async function messagesFor(
     store,
     rows.map(({ id }) => id),
   );
-  // The output file is no message to anybody.
+  // The output file is not a message.
   return (id) => all.filter(({ ref, target }) => ref === id && target !== OUTPUT_TARGET);
 }
 

@@ -66,7 +66,7 @@ function wrongCursor(): ServiceError {
 }
 
 /** Returns whose rows the caller reads; without an owner, those of all. */
-export function ownerFilter({ identity }: HttpContext): { readonly owner?: string } {
+export function ownerFilter({ identity }: Pick<HttpContext, "identity">): { readonly owner?: string } {
   return identity.allOwners ? {} : { owner: identity.owner };
 }
 

@@ -123,7 +123,11 @@ export async function listSessionMessages(
 }
 
 /** Returns the session that the caller names. ServiceError `session_not_found`, also for another owner's. */
-async function sessionOf(name: string, { identity }: HttpContext, deps: HttpDeps): Promise<SessionRow> {
+export async function sessionOf(
+  name: string,
+  { identity }: HttpContext,
+  deps: HttpDeps,
+): Promise<SessionRow> {
   const { owner, allOwners } = identity;
   const row = allOwners
     ? await deps.store.find("sessions", { id: name })
@@ -154,12 +158,13 @@ async function readChange(
   };
 }
 
-/** The version of what people set. Runs do not change it. */
-function tagOf(row: SessionRow): string {
+/** Returns the version of what people set. Runs do not change it. */
+export function tagOf(row: SessionRow): string {
   return etagOf([row.title, row.model, settingsOf(row).reasoningEffort ?? null, row.cwd]);
 }
 
-async function showSession(row: SessionRow, deps: HttpDeps): Promise<Session> {
+/** Returns a session as it is sent, with the use of its context. */
+export async function showSession(row: SessionRow, deps: HttpDeps): Promise<Session> {
   const session = (await showSessions([row], deps)).get(row.id) as Session;
   const { models } = deps;
   const model = (row.model === null ? undefined : models.resolve(row.model)) ?? models.default;
@@ -220,7 +225,8 @@ function toSession(
   };
 }
 
-function showMessage(row: MessageRow, hasResults: boolean): SessionMessage {
+/** Returns a message as it is sent. `hasResults`: with the text of tool results. */
+export function showMessage(row: MessageRow, hasResults: boolean): SessionMessage {
   const message = JSON.parse(row.content) as Message;
   const isHidden = message.role === "tool" && !hasResults;
   const user = message.role === "user" ? message : undefined;

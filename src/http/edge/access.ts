@@ -90,7 +90,8 @@ export function authorize(
     : identityOf(holder, operation);
 }
 
-function identityOf(holder: KeyHolder, { scope }: OperationMeta): Identity {
+/** Returns the identity of a known caller. ServiceError `insufficient_scope` when it lacks the operation's scope. */
+export function identityOf(holder: KeyHolder, { scope }: OperationMeta): Identity {
   const { name, owner = name, scopes, validity } = holder;
   if (scope !== undefined && !scopes.includes(scope) && !scopes.includes("admin")) {
     throw new ServiceError(
@@ -177,7 +178,7 @@ export class Cors {
   }
 
   /**
-   * Returns the extra headers of a preflight answer; undefined when the request is no preflight. Any path gets
+   * Returns the extra headers of a preflight answer; undefined when the request is not a preflight. Any path gets
    * this answer, so that the page can read the error of the actual request.
    */
   preflight(method: string, request: HeaderReader): HeaderTable | undefined {

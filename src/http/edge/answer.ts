@@ -31,6 +31,74 @@ export function rawAnswer(status: number, body: string | null, headers: Headers)
   return new FastResponse(body, { status, headers: present(headers) });
 }
 
+/**
+ * Returns an answer whose body is made while the client reads it: the next piece only when the last one is sent. It is
+ * cut when the client does not read, when its key ends, and when the source fails.
+ */
+export function rawStreamAnswer(
+  status: number,
+  source: AsyncIterable<string | Uint8Array>,
+  headers: Headers,
+  options: RawStreamOptions,
+): Response {
+  return new FastResponse(rawStream(source, options), { status, headers: present(headers) });
+}
+
+export interface RawStreamOptions extends LongBodyOptions {
+  readonly validity?: KeyValidity;
+  readonly onFailure: (error: unknown) => void;
+}
+
+function rawStream(
+  source: AsyncIterable<string | Uint8Array>,
+  options: RawStreamOptions,
+): ReadableStream<Uint8Array> {
+  const pieces = source[Symbol.asyncIterator]();
+  let cancelStalled = () => {};
+  let fail = (_reason: string) => {};
+  const queue = options.readers.open(() => fail("The client does not read."));
+  const forgetKey = options.validity?.onEnd(() => fail("The API key is no longer valid."));
+  const end = () => {
+    cancelStalled();
+    queue.close();
+    forgetKey?.();
+  };
+  const stop = () => {
+    end();
+    void Promise.resolve(pieces.return?.()).catch(options.onFailure);
+  };
+  return new ReadableStream<Uint8Array>(
+    {
+      start(controller) {
+        fail = (reason) => {
+          stop();
+          controller.error(new Error(reason));
+        };
+      },
+      async pull(controller) {
+        cancelStalled();
+        try {
+          const { done, value } = await pieces.next();
+          if (done) {
+            end();
+            return controller.close();
+          }
+          const bytes = typeof value === "string" ? encoder.encode(value) : value;
+          queue.set(bytes.length);
+          controller.enqueue(bytes);
+          cancelStalled = options.clock.after(options.slowReaderMs, () => fail("The client does not read."));
+        } catch (error) {
+          end();
+          options.onFailure(error);
+          controller.error(error);
+        }
+      },
+      cancel: stop,
+    },
+    { highWaterMark: 0 },
+  );
+}
+
 /** Returns a stream of server-sent events. The headers stop proxies from buffering or changing it. */
 export function streamAnswer(status: number, stream: ReadableStream<Uint8Array>, headers: Headers): Response {
   return new FastResponse(stream, {
@@ -345,4 +413,28 @@ function closing(meta: SseMeta | undefined): string {
   return meta === undefined || meta.terminator === "close"
     ? ": stream closed\n\n"
     : `data: ${meta.terminator}\n\n`;
+}
+
+/** When a request that waits is answered at the latest. */
+export interface WaitEnd {
+  readonly waitMs: number;
+  readonly client: AbortSignal;
+}
+
+/** Runs `work` with a signal that aborts at the timeout, or when the client disconnects. */
+export async function whileWaiting(
+  clock: Clock,
+  { waitMs, client }: WaitEnd,
+  work: (signal: AbortSignal) => Promise<void>,
+): Promise<void> {
+  const enough = new AbortController();
+  const stop = () => enough.abort();
+  const cancelTimer = clock.after(waitMs, stop);
+  client.addEventListener("abort", stop, { once: true });
+  try {
+    await work(enough.signal);
+  } finally {
+    cancelTimer();
+    client.removeEventListener("abort", stop);
+  }
 }

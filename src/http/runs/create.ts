@@ -46,7 +46,7 @@ async function create(
   claim: IdempotencyClaim | undefined,
 ): Promise<Created> {
   const earlier = claim && (await findRepeated(deps.store, claim));
-  const replayed = earlier === undefined ? undefined : await replay(earlier, request, deps, claim);
+  const replayed = earlier === undefined ? undefined : await replayRun(earlier, request, deps, claim);
   if (replayed) return replayed;
   const { prompt, address, previous } = await planRun(request, deps);
   const submit = (target: SessionAddress) => {
@@ -57,10 +57,10 @@ async function create(
     const submitted = previous ? await continueFrom(previous, submit, deps) : await submit(address);
     // A steered text joined a running run and created none.
     const status = submitted.status === "queued" ? "queued" : "running";
-    return accepted({ submitted, status, replayed: false });
+    return acceptRun({ submitted, status, replayed: false });
   } catch (error) {
     if (!(error instanceof RepeatedRequest)) throw error;
-    const made = await replay(error.runId, request, deps, claim);
+    const made = await replayRun(error.runId, request, deps, claim);
     if (made) return made;
     throw new ServiceError("session_busy", "An equal request is in progress. Try again.", { cause: error });
   }
@@ -85,21 +85,22 @@ async function continueFrom(
 }
 
 /** Returns the answer of an equal earlier request. Undefined when its run is gone; the key is then free again. */
-async function replay(
+export async function replayRun(
   runId: string,
-  { ctx }: CreateRunHttpRequest,
+  { ctx }: { readonly ctx: HttpContext },
   { store, agent }: HttpDeps,
   claim: IdempotencyClaim | undefined,
 ): Promise<Created | undefined> {
   let run = await findSubmission(store, runId);
   if (run && (await agent.settle([run.sessionId]))) run = await findSubmission(store, runId);
   if (run?.owner === ctx.identity.owner)
-    return accepted({ submitted: run, status: run.runStatus, replayed: true });
+    return acceptRun({ submitted: run, status: run.runStatus, replayed: true });
   if (claim) await deleteKey(store, claim, runId);
   return undefined;
 }
 
-function accepted(run: {
+/** Returns the answer about a recorded run. */
+export function acceptRun(run: {
   readonly submitted: Submitted;
   readonly status: string;
   readonly replayed: boolean;

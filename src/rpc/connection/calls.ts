@@ -290,6 +290,7 @@ export interface ResultFrame {
 
 export const PARSE_ERROR = -32700;
 export const INVALID_REQUEST = -32600;
+const INVALID_PARAMS = -32602;
 
 /** Parses a member. `jsonrpc` may be missing, but must not name another version. */
 function readInbound(value: unknown): Inbound {
@@ -333,7 +334,15 @@ function errorFrame(id: RpcId, error: ServiceError): ErrorFrame {
     ...(param === undefined ? {} : { param }),
     ...(seconds === undefined ? {} : { retry_after_seconds: seconds }),
   };
-  const data = { ...error.details, ...about, reason: row.reason ?? error.code, retryable: row.retryable };
+  // Every error about parameters lists them, also one that a handler finds.
+  const issues = row.rpc === INVALID_PARAMS ? [{ path: param ?? "", message: error.message }] : undefined;
+  const data = {
+    ...(issues ? { issues } : {}),
+    ...error.details,
+    ...about,
+    reason: row.reason ?? error.code,
+    retryable: row.retryable,
+  };
   return { jsonrpc: "2.0", id, error: { code: row.rpc, message: messageOf(error), data } };
 }
 

@@ -130,6 +130,11 @@ export class Connection implements RpcPeer {
     else this.#outbox.event(event);
   }
 
+  /** False: read no further calls before {@link drained}. */
+  get canTake(): boolean {
+    return !this.#outbox.isHalfFull;
+  }
+
   drained(): Promise<void> {
     return this.#outbox.drained();
   }

@@ -123,7 +123,7 @@ export class Outbox {
 
   /** See RpcPeer. */
   drained(): Promise<void> {
-    if (this.#isClosed || !this.#isHalfFull()) return Promise.resolve();
+    if (this.#isClosed || !this.isHalfFull) return Promise.resolve();
     this.#drained ??= Promise.withResolvers<void>();
     return this.#drained.promise;
   }
@@ -152,7 +152,7 @@ export class Outbox {
     const held = event.session_id === undefined ? undefined : this.#held.get(event.session_id);
     const key = streamOf(event);
     const dropped = this.#dropped.get(key);
-    if (this.#isHalfFull()) {
+    if (this.isHalfFull) {
       if (dropped) dropped.count += 1;
       else this.#dropped.set(key, { count: 1 });
       return;
@@ -212,7 +212,7 @@ export class Outbox {
   }
 
   #settle(): void {
-    if (!this.#drained || this.#isHalfFull()) return;
+    if (!this.#drained || this.isHalfFull) return;
     this.#drained.resolve();
     this.#drained = undefined;
   }
@@ -226,7 +226,8 @@ export class Outbox {
     return this.#options.wire.buffered() < WIRE_BYTES;
   }
 
-  #isHalfFull(): boolean {
+  /** Whether writers are to wait, see {@link drained}. */
+  get isHalfFull(): boolean {
     const { maxFrames, maxBytes } = this.#options;
     return this.#ready + this.#heldFrames > maxFrames / 2 || this.#size > maxBytes / 2;
   }

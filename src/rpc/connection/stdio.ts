@@ -39,7 +39,7 @@ function send(output: FrameOutput, event: GatewayEvent): void {
 export interface StdioOptions {
   readonly hub: RpcHub;
   readonly identity: RpcIdentity;
-  readonly input: AsyncIterable<Uint8Array>;
+  readonly input: NodeJS.ReadableStream;
   readonly output: FrameOutput;
   /** Absolute; the folder in which the host was started. */
   readonly cwd?: string;
@@ -76,16 +76,21 @@ export async function serveStdio(options: StdioOptions): Promise<void> {
   await Promise.race([readAll(connection, input, hub.deps.settings.limits.max_frame_bytes), ended.promise]);
 }
 
+/** Resolves when the input has ended and every call is answered. Rejects when the input fails. */
 async function readAll(
   connection: Connection,
-  input: AsyncIterable<Uint8Array>,
+  input: NodeJS.ReadableStream,
   maxBytes: number,
 ): Promise<void> {
   const lines = new Lines(maxBytes);
-  for await (const chunk of input) {
+  // Events: an iterator over the input costs a call as much as its answer.
+  input.on("data", (chunk: Uint8Array) => {
     for (const line of lines.push(chunk)) take(connection, line, maxBytes);
-    await connection.drained();
-  }
+    if (connection.canTake) return;
+    input.pause();
+    void connection.drained().then(() => input.resume());
+  });
+  await new Promise((resolve, reject) => input.on("close", resolve).on("end", resolve).on("error", reject));
   for (const line of lines.end()) take(connection, line, maxBytes);
   await connection.settled();
 }

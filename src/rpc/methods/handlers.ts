@@ -1,4 +1,5 @@
 import { defineRpc, type RpcContext } from "../deps.ts";
+import { apiMethods } from "./api.ts";
 import { cliMethods } from "./cli.ts";
 import { commandMethods } from "./commands.ts";
 import { configMethods, modelMethods, reloadMethods, skillMethods } from "./settings.ts";
@@ -23,6 +24,7 @@ export const rpcHandlers = defineRpc<RpcContext>({
   ...configMethods,
   ...commandMethods,
   ...cliMethods,
+  ...apiMethods,
   ...reloadMethods,
   ...processMethods,
   ...delegationMethods,

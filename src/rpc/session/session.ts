@@ -298,7 +298,8 @@ export async function sessionUsage(deps: RpcDeps, session: SessionRef): Promise<
   const ref = modelRef(deps, session);
   const { models } = deps.agent.deps;
   // A slow model server must not delay the session: later usage has what it reports.
-  await waitAtMost(deps.clock, CONTEXT_WAIT_MS, models.refreshContext(ref));
+  const asked = models.refreshContext(ref);
+  if (asked) await waitAtMost(deps.clock, CONTEXT_WAIT_MS, asked);
   const contextMax = models.contextTokensOf(ref);
   const { row } = session;
   const spent = usageOf(row && deps.agent.sessions.usage(row), formatModel(ref));

@@ -20,9 +20,12 @@ export const CHANGE_TYPES = [
   "job.created",
   "job.updated",
   "job.deleted",
+  "grant.created",
+  "grant.deleted",
   "key.created",
   "key.updated",
   "key.deleted",
+  "config.updated",
 ] as const;
 
 /** Kinds whose changes every key may read; those of other kinds need the scope admin. */
@@ -35,6 +38,7 @@ const OPEN_KINDS: ReadonlySet<string> = new Set([
   "occurrence",
   "message",
   "job",
+  "grant",
 ]);
 
 /** Returns whether reading changes of a type needs the scope admin. A type of a later version does. */

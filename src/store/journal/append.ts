@@ -3,16 +3,23 @@ import type { JournalEvent, NewEvent, SessionEvents } from "./journal.ts";
 import { stepTexts, rawTx, type RawTx, type Row, type Tx } from "../tx/tx.ts";
 import type { EventRow, RunRow, SessionRow } from "../schema/tables.ts";
 
-const SESSION_STEP = stepTexts("sessions", { id: "" }, { column: "last_seq" });
-const LEASED_STEP = stepTexts("sessions", { id: "", lease_owner: "" }, { column: "last_seq" });
+/** Steps of a session without a lease, and of one under a lease. */
+const SESSION_STEPS_OF_ONE = {
+  events: oneSession(["last_seq"]),
+  both: oneSession(["last_seq", "last_message"]),
+};
 const RUN_STEP = stepTexts(
   "runs",
   { id: "", session_id: "" },
-  {
-    column: "last_seq",
-    set: ["last_event", "updated_at"],
-  },
+  { columns: ["last_seq"], set: ["last_event", "updated_at"] },
 );
+
+function oneSession(columns: readonly string[]) {
+  return {
+    free: stepTexts("sessions", { id: "" }, { columns }),
+    leased: stepTexts("sessions", { id: "", lease_owner: "" }, { columns }),
+  };
+}
 
 // Rows as JSON: one statement, prepared once, for any number of rows.
 const SESSION_STEPS = {
@@ -64,22 +71,34 @@ export async function appendEvents(
   { leasedBy }: { readonly leasedBy?: string } = {},
 ): Promise<readonly JournalEvent[]> {
   if (events.length === 0) return [];
+  return (await appendStep(tx, { sessionId, leasedBy }, { events, messages: 0 })).events;
+}
+
+/** Numbers and writes events and numbers messages, see {@link Journal.appendStep}. */
+export async function appendStep(
+  tx: Tx,
+  { sessionId, leasedBy }: { readonly sessionId: string; readonly leasedBy?: string | undefined },
+  { events, messages }: { readonly events: readonly NewEvent[]; readonly messages: number },
+): Promise<{ readonly events: readonly JournalEvent[]; readonly lastMessage: number }> {
   const raw = rawTx(tx);
+  const texts = SESSION_STEPS_OF_ONE[messages > 0 ? "both" : "events"];
+  const by = messages > 0 ? [events.length, messages] : [events.length];
   // The session first, always: its row lock orders the appends of all processes, so numbers commit in order.
   const taking =
     leasedBy === undefined
-      ? raw.step(SESSION_STEP, events.length, { where: [sessionId] })
-      : raw.step(LEASED_STEP, events.length, { where: [sessionId, leasedBy] });
+      ? raw.step(texts.free, by, { where: [sessionId] })
+      : raw.step(texts.leased, by, { where: [sessionId, leasedBy] });
   // Awaited together: when one fails so does the other, and neither rejection may stay unhandled.
-  const [last, runSeqs] = await Promise.all([taking, takeRuns(raw, sessionId, events)]);
-  if (last === undefined && leasedBy !== undefined) {
+  const [lasts, runSeqs] = await Promise.all([taking, takeRuns(raw, sessionId, events)]);
+  if (lasts === undefined && leasedBy !== undefined) {
     throw new ServiceError("session_busy", "Another process has taken this session over.");
   }
-  if (last === undefined) throw sessionNotFound(sessionId);
+  if (lasts === undefined) throw sessionNotFound(sessionId);
+  const [last = 0, lastMessage = 0] = lasts;
   const numbered = number(tx, sessionId, { events, after: last - events.length, runSeqs });
   await tx.insert("events", numbered.map(toRow));
   recordChanges(tx, numbered);
-  return numbered;
+  return { events: numbered, lastMessage };
 }
 
 /** Numbers and writes events of many sessions, see {@link Journal.appendAll}. */
@@ -146,7 +165,7 @@ function recordChanges(tx: Tx, events: readonly JournalEvent[]): void {
     if (status !== undefined) {
       isNew ||= runSeq === 1;
       const next = events[index + 1];
-      // A run that starts at once is created running: what is not committed is no state.
+      // A run that starts at once is created running: what is not committed is not a state.
       if (next?.runId === runId && RUN_STATUS[next.type] !== undefined) continue;
       tx.record({ type: isNew ? "run.created" : "run.updated", ref: runId, runId, data: { status } });
       isNew = false;
@@ -281,7 +300,8 @@ async function takeRuns(
   }
   const taking: Promise<number | undefined>[] = [];
   for (const [runId, { by, type }] of counts) {
-    taking.push(tx.step(RUN_STEP, by, { where: [runId, sessionId], set: [type, tx.nowMs] }));
+    const set = [type, tx.nowMs];
+    taking.push(tx.step(RUN_STEP, [by], { where: [runId, sessionId], set }).then((lasts) => lasts?.[0]));
   }
   const lasts = await Promise.all(taking);
   const runs = [...counts].map(([runId, { by }], index) => {

@@ -48,6 +48,16 @@ export interface Journal {
   ): Promise<readonly JournalEvent[]>;
 
   /**
+   * Like {@link Journal.append}, and also numbers as many messages of the session's conversation, with the same statement.
+   * The caller inserts the messages; the last one has the number `lastMessage`. Both counts MUST be above 0.
+   */
+  appendStep(
+    tx: Tx,
+    session: { readonly sessionId: string; readonly leasedBy?: string | undefined },
+    step: { readonly events: readonly NewEvent[]; readonly messages: number },
+  ): Promise<{ readonly events: readonly JournalEvent[]; readonly lastMessage: number }>;
+
+  /**
    * Like {@link Journal.append}, for many sessions at once, in about three statements for any number of sessions.
    * Writes all or none. If several processes write to the same sessions, the caller MUST have locked their rows
    * already, for example by taking their leases in `tx`.

@@ -234,24 +234,23 @@ class PostgresTx implements WorkTx {
     return (await this.#ask(sql, values)).changes;
   }
 
-  increment<K extends keyof Tables>(
+  async increment<K extends keyof Tables>(
     table: K,
     where: Partial<Tables[K]>,
     column: keyof Tables[K] & string,
     by: number,
   ): Promise<number | undefined> {
     const { texts, values } = incrementTexts(table, where, column);
-    return this.step(texts, by, { where: values });
+    return (await this.step(texts, [by], { where: values }))?.[0];
   }
 
   async step(
     texts: StepTexts,
-    by: number,
+    by: readonly number[],
     { where, set = [] }: { readonly where: readonly Value[]; readonly set?: readonly Value[] },
-  ): Promise<number | undefined> {
-    return (await this.#ask(texts.move, [by, ...set, ...where])).rows[0]?.[texts.column] as
-      | number
-      | undefined;
+  ): Promise<readonly number[] | undefined> {
+    const [row] = (await this.#ask(texts.move, [...by, ...set, ...where])).rows;
+    return row && texts.columns.map((column) => Number(row[column]));
   }
 
   async find<K extends keyof Tables>(table: K, where: Partial<Tables[K]>): Promise<Tables[K] | undefined> {

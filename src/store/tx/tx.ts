@@ -75,24 +75,24 @@ export interface RawTx extends Tx {
   readonly dialect: Dialect;
   /** Returns the rows of a select, or of a writing statement with RETURNING. */
   all(sql: string, values: readonly Value[]): Promise<readonly Row[]>;
-  /** Like `increment`, with texts built once; undefined without a row. */
+  /** Like `increment`, for the counters of `texts`, which are built once; undefined without a row. */
   step(
     texts: StepTexts,
-    by: number,
+    by: readonly number[],
     values: { readonly where: readonly Value[]; readonly set?: readonly Value[] },
-  ): Promise<number | undefined>;
+  ): Promise<readonly number[] | undefined>;
   /** Resolves to the number of changed rows. */
   run(sql: string, values: readonly Value[]): Promise<number>;
 }
 
-/** Texts that increment a counter: SQLite reads and writes it, PostgreSQL does both in one statement. */
+/** Texts that increment counters of a row: SQLite reads and writes them, PostgreSQL does both in one statement. */
 export interface StepTexts {
-  readonly column: string;
+  readonly columns: readonly string[];
   /** Takes the values of `where`. */
   readonly read: string;
-  /** Takes the new value, those of `set`, those of `where`. */
+  /** Takes the new values, those of `set`, those of `where`. */
   readonly write: string;
-  /** Takes the step, the values of `set`, those of `where`. */
+  /** Takes the steps, the values of `set`, those of `where`. */
   readonly move: string;
 }
 
@@ -258,22 +258,24 @@ export function updateStatement(table: Table, where: object, set: object): State
 }
 
 /**
- * Returns texts that increment `column` in the row that equals `where` and set the columns of `set`. Only the names and
+ * Returns texts that increment `columns` in the row that equals `where` and set the columns of `set`. Only the names and
  * the nulls of `where` matter.
  */
 export function stepTexts(
   table: Table,
   where: object,
-  { column, set = [] }: { readonly column: string; readonly set?: readonly string[] },
+  { columns, set = [] }: { readonly columns: readonly string[]; readonly set?: readonly string[] },
 ): StepTexts {
-  const [counter = "", ...others] = assertColumns(table, [column, ...set]);
-  const also = others.map((name) => `, ${name} = ?`).join("");
+  const counters = assertColumns(table, columns);
+  const others = set.length === 0 ? [] : assertColumns(table, set).map((name) => `${name} = ?`);
   const rows = `where ${conditions(table, where)}`;
+  const values = [...counters.map((name) => `${name} = ?`), ...others].join(", ");
+  const steps = [...counters.map((name) => `${name} = ${name} + ?`), ...others].join(", ");
   return {
-    column,
-    read: `select ${counter} from ${table} ${rows} limit 1`,
-    write: `update ${table} set ${counter} = ?${also} ${rows}`,
-    move: `update ${table} set ${counter} = ${counter} + ?${also} ${rows} returning ${counter}`,
+    columns: counters,
+    read: `select ${counters.join(", ")} from ${table} ${rows} limit 1`,
+    write: `update ${table} set ${values} ${rows}`,
+    move: `update ${table} set ${steps} ${rows} returning ${counters.join(", ")}`,
   };
 }
 
@@ -287,7 +289,7 @@ export function incrementTexts(
 ): { texts: StepTexts; values: readonly Value[] } {
   const shape = `${table} ${column} ${shapeOf(where)}`;
   let texts = increments.get(shape);
-  if (!texts) increments.set(shape, (texts = stepTexts(table, where, { column })));
+  if (!texts) increments.set(shape, (texts = stepTexts(table, where, { columns: [column] })));
   const values: Value[] = [];
   pushWhere(where, values);
   return { texts, values };

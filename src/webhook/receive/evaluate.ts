@@ -56,7 +56,7 @@ export interface VerifiedRequest {
   readonly requestId: string;
   /** Identifies the signature, when its scheme signs the time. */
   readonly nonce?: string | undefined;
-  /** Present: it is no request of a sender, but the replay of a delivery. */
+  /** Present: it is not a request of a sender, but the replay of a delivery. */
   readonly replay?: Replay;
 }
 

@@ -223,7 +223,7 @@ function respond(event: H3Event, given: Answer): Response {
       ? given.body
       : undefined;
   const isRaw = "raw" in given;
-  return new FastResponse(isRaw ? given.raw : JSON.stringify(shown), {
+  return new FastResponse(isRaw ? String(given.raw) : JSON.stringify(shown), {
     status,
     headers: {
       "content-type": isRaw ? given.contentType : "application/json",

@@ -260,7 +260,7 @@ scenario("updateJob", 200, { title: "null in a merge patch restores the default"
   assert.deepEqual([planned.schedule, planned.state, planned.revision], ["@daily", "paused", 3]);
   assert.deepEqual([(await read(service, id)).revision, dry.headers.get("x-agent-dry-run")], [2, "true"]);
   const same = await patch(service, `/v1/jobs/${id}`, {});
-  assert.equal(same.headers.get("etag"), '"2"', "a patch that changes nothing is no new revision");
+  assert.equal(same.headers.get("etag"), '"2"', "a patch that changes nothing is not a new revision");
   const paused = { paused: true, paused_reason: "holidays", name: "rest" };
   const both = (await (await patch(service, `/v1/jobs/${id}`, paused)).json()) as Job;
   assert.deepEqual(

@@ -28,7 +28,7 @@ scenario(
 scenario(
   "createChatCompletion",
   415,
-  { title: "another media type is no matter of encodings" },
+  { title: "another media type is not a matter of encodings" },
   async (service) => {
     const response = await service.request("/v1/chat/completions", {
       method: "POST",
@@ -83,7 +83,7 @@ scenario(
   },
   async (service) => {
     const text = await (await service.chat({ ...hi, stream: true })).text();
-    // As the reader of go-openai does: what is no data, or is an error, is collected, and is one JSON text.
+    // As the reader of go-openai does: what is not data, or is an error, is collected, and is one JSON text.
     const lines = text.split("\n").map((line) => line.trim());
     const collected = lines.flatMap((line) => {
       if (/^data:\s*\{"error":/.test(line)) return [line.replace(/^data:\s*/, "")];

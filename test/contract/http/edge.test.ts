@@ -47,6 +47,10 @@ const BODIES: Readonly<Record<string, object>> = {
   createKey: { name: "y", scopes: ["read"] },
   updateKey: { scopes: ["read"] },
   rotateKey: {},
+  forkSession: {},
+  compressSession: {},
+  undoSession: {},
+  updateConfig: { log: { level: "warn" } },
 };
 
 /** Operations that use the database for an Idempotency-Key alone. */
@@ -72,7 +76,12 @@ function ask(
   return send(service, {
     method,
     path: pathOf(operation),
-    headers: { ...(id === "streamEvents" ? NOT_A_STREAM : {}), ...(body ? json : {}), ...headers },
+    headers: {
+      ...(id === "streamEvents" ? NOT_A_STREAM : {}),
+      ...(id === "updateConfig" ? { "if-match": "*" } : {}),
+      ...(body ? json : {}),
+      ...headers,
+    },
     ...(body ? { body: JSON.stringify(BODIES[id]) } : {}),
   });
 }
@@ -279,7 +288,7 @@ test("the edge checks host, origin, key, rate and input, in this order", async (
   assert.equal(await post(service, known), "rate_limit_exceeded");
 });
 
-test("a refused key does not count for anybody's rate limit", async () => {
+test("a refused key does not count for the rate limit of any key", async () => {
   const keys = [{ key: KEY, name: "one", scopes: ["read"], rateLimitRpm: 1 }];
   await using service = await startTestService({ keys });
   for (let i = 0; i < 3; i++) {

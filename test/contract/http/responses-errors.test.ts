@@ -21,7 +21,7 @@ for (const [title, body, code, param] of [
     "input[0].role",
   ],
   ["a message without content", { input: [{ role: "user" }] }, "invalid_request", "input[0].content"],
-  ["content that is no list of parts", said([5]), "invalid_request", "input[0].content"],
+  ["content that is not a list of parts", said([5]), "invalid_request", "input[0].content"],
   [
     "a part of an unknown kind",
     said([{ type: "smell" }]),

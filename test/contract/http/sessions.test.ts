@@ -106,7 +106,7 @@ scenario(
   "createChatCompletion",
   200,
   {
-    title: "a prompt with a response format is no steering: it has an answer of its own",
+    title: "a prompt with a response format does not steer a run: it has an answer of its own",
     script: (state) => (state.user === "work" ? formatted.script(state) : { text: '{"ok":true}' }),
     config: { sessions: { when_busy: "steer" } },
   },

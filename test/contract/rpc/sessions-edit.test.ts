@@ -38,7 +38,7 @@ rpcScenario(
   },
 );
 
-rpcScenario("session.compress", "nothing to compress is no error", async (host) => {
+rpcScenario("session.compress", "nothing to compress is not an error", async (host) => {
   const id = await openSession(host);
   const empty = await host.result("session.compress", { session_id: id });
   assert.deepEqual([empty.status, empty.removed, empty.summary.noop], ["noop", 0, true]);

@@ -1,5 +1,6 @@
 /** Hosts that do not read: what waits for them is bounded, deltas go first, nothing else is lost, and others live on. */
 import assert from "node:assert/strict";
+import { Readable } from "node:stream";
 import { test } from "node:test";
 import type { Script } from "../../../src/agent/model.ts";
 import { currentRuntime } from "../../../src/base/system/machine.ts";
@@ -174,7 +175,7 @@ test("on stdio, reading pauses while too much waits to be written, and nothing i
   const served = serveStdio({
     hub,
     identity: { owner: "default", scopes: ["admin"] },
-    input: input(),
+    input: Readable.from(input()),
     output: {
       write: (text) => host.take(text),
       buffered: () => (isFull ? Number.MAX_SAFE_INTEGER : 0),

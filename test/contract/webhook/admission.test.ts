@@ -118,7 +118,7 @@ test("ids of odd letters and lengths give session names that a header can carry"
   for (const key of keys) checkSessionName("key", key, "the key");
 });
 
-test("runs of a route with max_concurrent wait, recorded; other routes do not; a restart goes on with them", async () => {
+test("runs of a route with max_concurrent wait, recorded; other routes do not; a restart continues with them", async () => {
   const held = new Held();
   const routes = { hook: { max_concurrent: 1 }, other: {} } as never;
   await using first = await startWebhookService({ script: held.script, routes });

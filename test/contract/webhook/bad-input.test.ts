@@ -21,7 +21,7 @@ test("a payload nested 10,000 levels deep is refused, and 100 levels are accepte
   }
   assert.equal((await service.post("hook", nested(100, "[", "]"))).status, 202);
   const brackets = JSON.stringify({ text: `${"[{".repeat(5_000)}\\" ${'"'.repeat(9)}` });
-  assert.equal((await service.post("hook", brackets)).status, 202, "brackets in texts are no nesting");
+  assert.equal((await service.post("hook", brackets)).status, 202, "brackets in texts are not nesting");
 });
 
 test("numbers beyond 2^53, lone surrogates, NULs and reserved names are accepted and recorded as sent", async () => {
@@ -91,7 +91,7 @@ test("header bytes outside ASCII neither pass the signature nor break the server
   assert.equal((await service.post("hook")).status, 202);
 });
 
-test("endless heads and malformed requests are refused, and the server goes on", async () => {
+test("endless heads and malformed requests are refused, and the server continues", async () => {
   await using service = await startWebhookService();
   const odd = [
     `POST /webhooks/hook HTTP/1.1\r\nx: ${"y".repeat(1_000_000)}\r\n\r\n`,

@@ -17,7 +17,7 @@ const ROUTES: NonNullable<WebhookServiceOptions["routes"]> = {
   hook: { auth: "path", secret: KEY, events: ["push", "unknown"] },
   off: { auth: "path", secret: KEY, enabled: false },
   busy: { auth: "path", secret: KEY, script: "missing.sh", retry_on_script_failure: true },
-  // The log is no target that may fail.
+  // The log is not a target that may fail.
   direct: { auth: "path", secret: KEY, deliver: "webhook", deliver_only: true },
   signed: { secret: KEY },
 };

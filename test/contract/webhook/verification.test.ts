@@ -119,7 +119,11 @@ test("Notion's verification token is kept in a private file for the owner, and i
   assert.ok(!service.test.logLines.join("").includes(token));
   const event = '{"type":"page.created"}';
   const signed = { "x-notion-signature": `sha256=${hex(event, token)}` };
-  assert.equal((await post(service, event, signed)).status, 401, "the token is no secret of the route yet");
+  assert.equal(
+    (await post(service, event, signed)).status,
+    401,
+    "the token is not a secret of the route yet",
+  );
   assert.equal((await post(service, body, {}, "other")).status, 401, "other routes take none");
 });
 

@@ -101,7 +101,7 @@ export function testBadPlatform<Settings>(name: string, place: BadPlatformCase<S
     });
   });
 
-  describe(`${name}: texts that are no texts`, () => {
+  describe(`${name}: texts that are not texts`, () => {
     test("empty: people are told that there was nothing", async (t) => {
       for (const text of ["", "  \n"]) {
         const fake = await place.start(t);

@@ -129,5 +129,5 @@ function findProblem({ raw, body = {} }: Asked): Reply | undefined {
   const strange = [...html.matchAll(/<\/?([a-z0-9]+)/gi)].find(
     ([, name = ""]) => !tags.has(name.toLowerCase()),
   );
-  return strange ? error(400, "M_BAD_JSON", `${strange[0]} is no tag that clients render`) : undefined;
+  return strange ? error(400, "M_BAD_JSON", `${strange[0]} is not a tag that clients render`) : undefined;
 }

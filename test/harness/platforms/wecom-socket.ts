@@ -26,7 +26,7 @@ export type SocketFault =
   | "close"
   /** Another one takes the connection. */
   | "kick"
-  /** An answer that is no JSON; then nothing. */
+  /** An answer that is not JSON; then nothing. */
   | "garbage";
 
 export interface WecomSocket {

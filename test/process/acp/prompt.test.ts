@@ -171,5 +171,5 @@ test("_meta.systemPrompt replaces the configured instructions, or follows them w
 
   const other = await place.start().client();
   await other.agent.request("session/load", { ...open, sessionId: replaced });
-  assert.ok(!JSON.stringify(other.seen).includes("Only my words"), "it is no part of the conversation");
+  assert.ok(!JSON.stringify(other.seen).includes("Only my words"), "it is not part of the conversation");
 });

@@ -90,7 +90,7 @@ test("what is piped in stands behind the words of the command line", async () =>
   assert.match(stdout, /What is this\?\\n\\nsome text/);
 });
 
-test("a conversation goes on with --continue and with --resume", async () => {
+test("a conversation continues with --continue and with --resume", async () => {
   await using service = await startTestService({
     script: ({ messages }) => ({ text: `${messages.filter(({ role }) => role === "user").length} prompts` }),
   });

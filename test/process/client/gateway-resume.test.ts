@@ -134,7 +134,7 @@ test("a stream that is cut at any byte loses and repeats nothing", async () => {
   }
 });
 
-test("a service that is stopped and started again goes on with the session", async () => {
+test("a service that is stopped and started again continues with the session", async () => {
   let service = await startWithTool();
   try {
     const transport = watched(
@@ -172,7 +172,7 @@ test("a service that is stopped and started again goes on with the session", asy
   }
 });
 
-test("an agentd rpc that is killed in a turn is started again; the turn ends once, the session goes on", async () => {
+test("an agentd rpc that is killed in a turn is started again; the turn ends once, the session continues", async () => {
   const home = await mkdtemp(join(tmpdir(), "agentd-client-"));
   try {
     const pidFile = join(home, "pid");
@@ -276,7 +276,7 @@ test("when events have been removed, the host is asked to read the history", asy
   assert.equal(gap.payload.cursor.epoch, client.ready.replay_epoch);
 });
 
-test("a cursor that the host kept goes on where it stopped", async () => {
+test("a cursor that the host kept continues where it stopped", async () => {
   await using service = await startWithTool();
   const first = await connect(socketTo(service));
   const { session_id } = await first.call("session.create");

@@ -50,7 +50,7 @@ const spy = `import { registerHooks } from "node:module";
 registerHooks({
   load(url, context, next) {
     const found = next(url, context);
-    // The names of the dependencies in package.json are no code.
+    // The names of the dependencies in package.json are not code.
     const code = String(found.source ?? "").replace(/"@opentelemetry[/][a-z-]+": ?"/g, "");
     if (code.includes("@opentelemetry/")) process.stderr.write("LOADED " + url + "\\n");
     return found;

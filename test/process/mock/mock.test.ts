@@ -68,7 +68,7 @@ tools:
   },
 );
 
-test("a scripted question reaches a host of the gateway, and its answer goes on with the script", async () => {
+test("a scripted question reaches a host of the gateway, and its answer continues with the script", async () => {
   await using mock = await startMock(`
 answers:
   - steps:

@@ -14,14 +14,14 @@ function onBoth(title: string, run: Run): void {
     await using service = await startTestService();
     await using host = await connectSocket(service);
     await run(host);
-    assert.deepEqual(await host.result("ping"), { pong: true }, "the connection lives on");
+    assert.deepEqual(await host.result("ping"), { pong: true }, "the connection stays open");
   });
   test(`${title}, on stdio`, async () => {
     const home = await mkdtemp(join(tmpdir(), "agentd-rpc-"));
     try {
       await using host = await startRpcProcess(home);
       await run(host);
-      assert.deepEqual(await host.result("ping"), { pong: true }, "the connection lives on");
+      assert.deepEqual(await host.result("ping"), { pong: true }, "the connection stays open");
     } finally {
       await rm(home, { recursive: true, force: true });
     }

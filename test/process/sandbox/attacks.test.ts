@@ -1,14 +1,24 @@
 /** Runs each attack inside the real sandbox and looks whether anything got out. */
 import { strict as assert } from "node:assert";
-import { execFileSync } from "node:child_process";
+import { type ChildProcess, execFileSync, spawn } from "node:child_process";
 import { createSocket } from "node:dgram";
-import { existsSync, readdirSync, readFileSync, statSync } from "node:fs";
-import { chmod, cp, mkdir, mkdtemp, realpath, rm, writeFile } from "node:fs/promises";
+import {
+  closeSync,
+  existsSync,
+  lstatSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  readlinkSync,
+  type Stats,
+} from "node:fs";
+import { chmod, cp, mkdir, mkdtemp, realpath, rm, utimes, writeFile } from "node:fs/promises";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import process from "node:process";
 import { after, before, describe, it } from "node:test";
+import { isDeepStrictEqual } from "node:util";
 import { OutputExcerpt } from "../../../src/exec/output.ts";
 import { type CommandEnd, runCommand } from "../../../src/exec/process-group.ts";
 import { commandProfile } from "../../../src/exec/sandbox/rules.ts";
@@ -17,6 +27,10 @@ import { type Attack, readingAttacks } from "./attacks.ts";
 import { changingAttacks } from "./more-attacks.ts";
 
 const CANARY = "agentd-canary-7Qx2Zk";
+/** More than any attack takes on a busy machine. */
+const PATIENCE_MS = 200_000;
+/** How long an attack may go on that would never end. */
+const ENDLESS_MS = 1_000;
 const LIMITS = { maxProcesses: 200, maxMemoryBytes: 1_073_741_824 };
 const found = await findSandbox();
 
@@ -31,41 +45,45 @@ describe("a sandboxed command", { skip: found.sandbox ? false : "bubblewrap does
   for (const attack of [...readingAttacks, ...changingAttacks]) {
     const missing = (attack.needs ?? []).filter((name) => !isInstalled(name));
     it(attack.name, { skip: missing.length > 0 && `${missing.join(", ")} is not installed` }, async () => {
-      const { output, end } = await world.run(attack);
+      const { output, obeyed, end } = await world.run(attack);
       assert.equal(leakIn(output), undefined, `the command printed a secret: ${output.slice(0, 500)}`);
       assert.deepEqual(contacts, [], "the command reached a service");
-      assert.equal(
-        world.outside(),
-        world.outsideBefore,
-        `something outside changed: ${output.slice(0, 500)}`,
-      );
+      const now = { ...world.outside(), obeyed };
+      assert.deepEqual(now, world.before, `something outside changed: ${output.slice(0, 500)}`);
       assert.deepEqual(leftovers(), [], "a process outlived its command");
-      assert.notEqual(end, undefined);
+      assert.equal(end.stoppedBy === "timeout", attack.isEndless === true, "its time limit ended it");
     });
   }
 });
 
 describe("without the sandbox", () => {
+  const contacts: string[] = [];
   let world: World;
   before(async () => {
-    world = await World.make(() => {});
+    world = await World.make((what) => contacts.push(what));
   });
   after(() => world.remove());
 
   // An attack that never works would prove nothing about the sandbox.
-  for (const attack of readingAttacks.filter(({ isUntried = false }) => !isUntried)) {
+  for (const attack of [...readingAttacks, ...changingAttacks]) {
+    if (attack.isUntried) continue;
     const missing = (attack.needs ?? []).filter((name) => !isInstalled(name));
-    it(
-      `a command that ${attack.name} gets it`,
-      {
-        skip: missing.length > 0 && `${missing.join(", ")} is not installed`,
-      },
-      async () => {
-        const { output } = await world.run(attack, { isConfined: false });
-        await world.restore();
-        assert.notEqual(leakIn(output), undefined, output.slice(0, 500));
-      },
-    );
+    const isLeftOut = attack.isForRoot === true && process.getuid?.() !== 0;
+    const skip = missing.length > 0 ? `${missing.join(", ")} is not installed` : isLeftOut && "not root";
+    it(`this attack works: ${attack.name}`, { skip }, async () => {
+      contacts.length = 0;
+      const { output, obeyed } = await world.run(attack, { isConfined: false });
+      const now = { ...world.outside(), obeyed };
+      const left = leftovers();
+      for (const pid of left) process.kill(pid, "SIGKILL");
+      await world.restore();
+      const hasWorked =
+        leakIn(output) !== undefined ||
+        contacts.length > 0 ||
+        left.length > 0 ||
+        !isDeepStrictEqual(now, world.before);
+      assert.ok(hasWorked, `nothing happened: ${output.slice(0, 500)}`);
+    });
   }
 });
 
@@ -82,14 +100,16 @@ class World {
   readonly root: string;
   readonly #words: Readonly<Record<string, string>>;
   readonly #close: () => Promise<void>;
-  readonly outsideBefore: string;
+  readonly before: Outside & { readonly obeyed: string };
+  #service: ChildProcess;
   #count = 0;
 
   private constructor(root: string, words: Readonly<Record<string, string>>, close: () => Promise<void>) {
     this.root = root;
     this.#words = words;
     this.#close = close;
-    this.outsideBefore = this.outside();
+    this.#service = startService(words);
+    this.before = { ...this.outside(), obeyed: repositoryState(join(root, "repo")) };
   }
 
   static async make(onContact: (what: string) => void): Promise<World> {
@@ -99,17 +119,7 @@ class World {
     const [home, user, other, outside] = ["service", "user", "other", "outside"].map((name) =>
       join(root, name),
     );
-    const secrets = [
-      ...ownSecrets.map((name) => `${home}/${name}`),
-      ...userSecrets.map((name) => `${user}/${name}`),
-      `${other}/secret.txt`,
-    ];
-    for (const path of secrets) {
-      await mkdir(dirname(path), { recursive: true });
-      await writeFile(path, `API_KEY=${CANARY}\n`);
-    }
-    await mkdir(`${outside}`);
-    await writeFile(`${outside}/kept.txt`, "kept\n");
+    await makeFiles({ home, user, other, outside } as Homes);
     await mkdir(`${home}/workspace`);
     makeRepository(join(root, "repo"));
     // A home that other users may not enter would stop the attacks by itself.
@@ -121,7 +131,6 @@ class World {
       user,
       other,
       outside,
-      pid: String(process.pid),
       ...services.words,
     };
     return new World(root, words as Record<string, string>, services.close);
@@ -129,9 +138,9 @@ class World {
 
   /** Runs the attack in a workspace of its own, as the terminal tool would run it. */
   async run(
-    { command }: Attack,
+    { command, isEndless = false }: Attack,
     { isConfined = true }: { readonly isConfined?: boolean } = {},
-  ): Promise<{ readonly output: string; readonly end: CommandEnd }> {
+  ): Promise<{ readonly output: string; readonly obeyed: string; readonly end: CommandEnd }> {
     const { home = "", user = "", other = "" } = this.#words;
     const cwd = join(home, "workspace", String((this.#count += 1)));
     const own = join(this.root, "own", String(this.#count));
@@ -149,55 +158,115 @@ class World {
     };
     const profile = commandProfile(service, { writable: [cwd], own });
     const excerpt = new OutputExcerpt(1_048_576);
-    const end = await runCommand(fill(command, this.#words), {
+    const end = await runCommand(fill(command, { ...this.#words, pid: String(this.#service.pid) }), {
       cwd,
       env,
-      timeoutMs: 4_000,
+      timeoutMs: isEndless ? ENDLESS_MS : PATIENCE_MS,
       onOutput: (bytes) => excerpt.push(bytes),
       signal: new AbortController().signal,
       confine: isConfined ? (line) => (found.sandbox as Sandbox).confine(line, profile) : undefined,
       limits: LIMITS,
     });
     const obeyed = repositoryState(join(cwd, "repo"));
-    assert.equal(
-      obeyed,
-      (this.#repository ??= obeyed),
-      "the command changed what other programs run or obey",
-    );
     await rm(own, { recursive: true, force: true });
-    return { output: excerpt.text(), end };
+    return { output: excerpt.text(), obeyed, end };
   }
-  #repository: string | undefined;
 
-  /** Puts the keys back: an attack that works may have moved them. */
-  restore(): Promise<void> {
-    return writeFile(this.#words["env"] as string, `API_KEY=${CANARY}\n`);
+  /** Puts everything back that an attack changed which works. */
+  async restore(): Promise<void> {
+    const { home = "", user = "", outside = "" } = this.#words;
+    for (const path of [user, outside, `${home}/skills`, `${home}/scripts`, ...SHARED]) {
+      await rm(path, { recursive: true, force: true });
+    }
+    await makeFiles(this.#words as unknown as Homes);
+    const { shm, msg } = leftSegments();
+    const { segments } = this.before;
+    for (const id of shm) if (!segments.shm.includes(id)) execFileSync("ipcrm", ["-m", id]);
+    for (const id of msg) if (!segments.msg.includes(id)) execFileSync("ipcrm", ["-q", id]);
+    this.#service.kill("SIGKILL");
+    this.#service = startService(this.#words);
   }
 
   /** Everything outside of the workspace, as text. */
-  outside(): string {
-    const places = [this.#words["outside"] as string, this.#words["user"] as string];
-    const listed = places.flatMap((place) => treeOf(place));
-    const known = [
-      "/etc/passwd",
-      "/etc/ld.so.preload",
-      "/etc/cron.d",
-      "/usr/local/bin",
-      "/var/tmp/agentd-attack",
-    ];
-    const shared = [
-      ...known,
-      "/tmp/agentd-attack",
-      "/dev/shm/agentd-attack",
-      `${this.#words["home"]}/config.yaml`,
-    ];
-    return [...listed, ...shared.flatMap((path) => treeOf(path))].join("\n");
+  outside(): Outside {
+    const { home = "", user = "", outside = "" } = this.#words;
+    const known = ["/etc/passwd", "/etc/ld.so.preload", "/etc/cron.d", "/usr/local/bin", ...SHARED];
+    const own = ["config.yaml", ".env", "skills", "scripts"].map((name) => `${home}/${name}`);
+    return {
+      files: [outside, user, ...known, ...own].flatMap((path) => treeOf(path)).join("\n"),
+      service: stateOf(this.#service.pid as number),
+      segments: leftSegments(),
+    };
   }
 
   async remove(): Promise<void> {
+    this.#service.kill("SIGKILL");
     await this.#close();
     await rm(this.root, { recursive: true, force: true });
   }
+}
+
+/** What an attack must not change. */
+interface Outside {
+  readonly files: string;
+  readonly service: string;
+  readonly segments: ReturnType<typeof leftSegments>;
+}
+
+type Homes = Readonly<Record<"home" | "user" | "other" | "outside", string>>;
+
+const SHARED = ["/var/tmp/agentd-attack", "/tmp/agentd-attack", "/dev/shm/agentd-attack"];
+
+async function makeFiles({ home, user, other, outside }: Homes): Promise<void> {
+  const secrets = [
+    ...ownSecrets.map((name) => `${home}/${name}`),
+    ...userSecrets.map((name) => `${user}/${name}`),
+    `${other}/secret.txt`,
+  ];
+  for (const path of secrets) {
+    await mkdir(dirname(path), { recursive: true });
+    await writeFile(path, `API_KEY=${CANARY}\n`);
+  }
+  await mkdir(outside, { recursive: true });
+  await writeFile(`${outside}/kept.txt`, "kept\n");
+  await utimes(`${outside}/kept.txt`, 1_000_000_000, 1_000_000_000);
+}
+
+/** A process with the key in a variable, in an argument and in an open file. */
+function startService({ home = "", env = "" }: Readonly<Record<string, string>>): ChildProcess {
+  const file = openSync(env, "r");
+  const service = spawn("sh", ["-c", "read -r _; exit", CANARY.replace("7Qx2Zk", "service")], {
+    cwd: home,
+    env: { PATH: process.env["PATH"] ?? "", API_KEY: CANARY },
+    stdio: ["pipe", "ignore", "ignore", file],
+  });
+  closeSync(file);
+  service.unref();
+  return service;
+}
+
+/** Whether a process lives, is stopped, and how many files it may open. */
+function stateOf(pid: number): string {
+  try {
+    const status = readFileSync(`/proc/${pid}/status`, "utf8");
+    const state = /^State:\s+(\S)/m.exec(status)?.[1] ?? "";
+    const limit = /^Max open files.*$/m.exec(readFileSync(`/proc/${pid}/limits`, "utf8"))?.[0];
+    return `${/[TtZX]/.test(state) ? state : "lives"} ${limit}`;
+  } catch {
+    return "is gone";
+  }
+}
+
+/** Segments and queues such as the attacks make: proc(5), /proc/sysvipc. */
+function leftSegments() {
+  const rows = (kind: string) =>
+    readFileSync(`/proc/sysvipc/${kind}`, "utf8")
+      .trim()
+      .split("\n")
+      .slice(1)
+      .map((row) => row.trim().split(/\s+/));
+  const shm = rows("shm").filter(([, , , size, , , attached]) => size === "4096" && attached === "0");
+  return { shm: shm.map(([, id = ""]) => id), msg: rows("msg").map(([, id = ""]) => id) };
 }
 
 function makeRepository(folder: string): void {
@@ -216,12 +285,18 @@ function repositoryState(folder: string): string {
     .join("\n");
 }
 
+/** Times of other files change when programs of the machine use them. */
+function describeFile(path: string, { mode, uid, mtimeMs }: Stats): string {
+  const text = path.startsWith("/usr") ? "" : readFileSync(path, "utf8");
+  return `${path} ${mode} ${uid} ${path.endsWith("kept.txt") ? mtimeMs : ""} ${text}`;
+}
+
 /** Each file below `path` with its mode and text. */
 function treeOf(path: string): readonly string[] {
-  const stat = statSync(path, { throwIfNoEntry: false });
+  const stat = lstatSync(path, { throwIfNoEntry: false });
+  if (stat?.isSymbolicLink()) return [`${path} leads to ${readlinkSync(path)}`];
   if (stat === undefined) return [`${path} does not exist`];
-  if (!stat.isDirectory())
-    return [`${path} ${stat.mode} ${stat.uid} ${path.startsWith("/usr") ? "" : readFileSync(path, "utf8")}`];
+  if (!stat.isDirectory()) return [describeFile(path, stat)];
   return [`${path} ${stat.mode}`, ...readdirSync(path).flatMap((name) => treeOf(join(path, name)))];
 }
 
@@ -278,16 +353,15 @@ function leakIn(output: string): string | undefined {
 }
 
 /** Processes that the attacks start and that must be gone. */
-function leftovers(): readonly string[] {
-  return readdirSync("/proc")
-    .filter((name) => /^\d+$/.test(name))
-    .filter((name) => {
-      try {
-        return readFileSync(`/proc/${name}/cmdline`, "utf8").startsWith("sleep\u0000987");
-      } catch {
-        return false;
-      }
-    });
+function leftovers(): readonly number[] {
+  const isLeft = (pid: number) => {
+    try {
+      return readFileSync(`/proc/${pid}/cmdline`, "utf8").startsWith("sleep\u0000987");
+    } catch {
+      return false;
+    }
+  };
+  return readdirSync("/proc").map(Number).filter(Number.isInteger).filter(isLeft);
 }
 
 function isInstalled(name: string): boolean {

@@ -2,16 +2,21 @@
  * Commands that try to get out of the sandbox. In each, `{home}` is the service's home, `{env}` its `.env` with the
  * canary, `{user}` the user's home with keys in it, `{other}` another user's home, `{outside}` a folder that the
  * session may not touch, `{tcp}` `{udp}` ports and `{socket}` a Unix socket of services on this machine that count every
- * contact, `{pid}` the process of the service. No command may print or send the canary, in any encoding, change
- * anything outside of the workspace, contact a service, or leave a process behind.
+ * contact, `{pid}` a process of the service, with the canary in a variable. No command may print or send the canary, in
+ * any encoding, change anything outside of the workspace or that process, contact a service, or leave something behind.
+ * Without the sandbox each does one of these, but for those on the machine itself.
  */
 export interface Attack {
   readonly name: string;
   readonly command: string;
   /** Programs that it needs; without them the attack is left out. */
   readonly needs?: readonly string[];
-  /** It aims at the machine itself, so that it cannot be tried without the sandbox. */
+  /** Not tried without the sandbox: it aims at the machine itself, or agentd stops it there, too. */
   readonly isUntried?: true;
+  /** Without the sandbox it works for root alone. */
+  readonly isForRoot?: true;
+  /** It does not end by itself, and nothing but its time limit ends it. */
+  readonly isEndless?: boolean;
 }
 
 export const attack = (name: string, command: string, ...needs: readonly string[]): Attack => ({

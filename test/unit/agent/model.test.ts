@@ -44,7 +44,7 @@ const tables: readonly Table[] = [
     },
   },
   {
-    title: "a provider's name without a model is no model",
+    title: "a provider's name without a model is not a model",
     providers: [local],
     defaultModel: "local:x",
     names: { "local:": undefined, "demo:": undefined, "demo:other": undefined, "local::": "local::" },

@@ -153,7 +153,7 @@ const HOW = { refused: "is refused", undone: "is rolled back", unanswered: "is d
 
 for (const fault of faults) {
   const how = HOW[fault];
-  test(`whichever write of a run's life ${how}, the run ends, nothing is done twice, and the queue goes on`, async (t) => {
+  test(`whichever write of a run's life ${how}, the run ends, nothing is done twice, and the queue continues`, async (t) => {
     await using place = await Place.create(t as TestContext);
     place.writes.begin(() => undefined);
     await place.live("whole");
@@ -193,7 +193,7 @@ test("a run that ends while the database is away for a moment keeps the end that
 const isGivenUp = ({ logLines }: TestAgent) =>
   logLines.some((line) => line.includes('"the end of a run could not be recorded"'));
 
-test("a run whose end cannot be written while the lease lasts is closed as interrupted, and its session goes on", async (t) => {
+test("a run whose end cannot be written while the lease lasts is closed as interrupted, and its session continues", async (t) => {
   const release = Promise.withResolvers<void>();
   await using place = await Place.create(t as TestContext, {
     script: async ({ user }) => {

@@ -155,16 +155,16 @@ test("approvals to destroy, to touch secrets or for unreadable text are never re
       'python3 -c "$X"',
       `sudo ${"x".repeat(3_000)}`,
     ],
-    session: ["python3 -c 1", "PATH=.:x ls", "kill 12", "sudo ls; kill 12", "alias ls=x"],
-    always: [
-      "sudo ls",
-      "git push",
+    session: [
       "npm publish",
-      "ssh host ls",
-      "touch /opt/x",
-      "apt install jq",
       "docker build .",
+      "python3 -c 1",
+      "PATH=.:x ls",
+      "kill 12",
+      "sudo ls; kill 12",
+      "alias ls=x",
     ],
+    always: ["sudo ls", "git push", "ssh host ls", "touch /opt/x", "apt install jq", "docker run x"],
   } as const;
   for (const [remember, commands] of Object.entries(cases))
     for (const command of commands) assert.equal(decideCommand(command).remember, remember, command);

@@ -126,7 +126,7 @@ test("the reason of a denial reaches the model and all followers, without secret
   }
 });
 
-test("a reason is no answer to a question that is no approval", async () => {
+test("a reason is not an answer to a question that is not an approval", async () => {
   await using agent = await asking(({ questions }) => questions.clarify(twoQuestions));
   const { runId } = await agent.submit("go", { id: "s", answerable: true });
   const questionId = await request(agent, runId, "clarify.request");

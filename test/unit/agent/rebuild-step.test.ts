@@ -266,7 +266,7 @@ test("a step that a dead process left is rebuilt from its events in any order", 
   await goesOn(next, "s");
 });
 
-test("a step of nothing is no message, and steering is pending until it was taken", () => {
+test("a step of nothing is not a message, and steering is pending until it was taken", () => {
   assert.deepEqual(rebuildStep([]), []);
   assert.deepEqual(rebuildStep([{ type: "message.delta", data: { delta: "" } }]), []);
   const accepted = (steer_id: string) => ({ type: "run.steer_accepted", data: { steer_id, text: steer_id } });

@@ -24,7 +24,7 @@ async function abandon(agent: TestAgent, more: { leaseUntil: number; queue?: rea
   return { runId: first.runId, queued };
 }
 
-test("a session whose lease ran out is taken over: its run ends as interrupted, its queue goes on", async () => {
+test("a session whose lease ran out is taken over: its run ends as interrupted, its queue continues", async () => {
   const clock = new FakeClock(Date.now());
   await using agent = await createTestAgent({ clock, script: ({ user }) => ({ text: `did ${user}` }) });
   const { runId, queued } = await abandon(agent, {
@@ -47,7 +47,7 @@ test("a session whose lease ran out is taken over: its run ends as interrupted, 
   assert.deepEqual([session.lease_owner, session.queued], [null, 0]);
 });
 
-test("a queue that a shutdown left goes on at the next start, and no later prompt overtakes it", async () => {
+test("a queue that a shutdown left continues at the next start, and no later prompt overtakes it", async () => {
   const gate = Promise.withResolvers<void>();
   await using agent = await createTestAgent({ script: async () => (await gate.promise, { text: "ok" }) });
   await agent.submit("first", { id: "s1" });

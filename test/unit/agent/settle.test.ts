@@ -57,7 +57,7 @@ test("many readers of one session and a round of recovery at the same time close
   for (const { runId } of sessions) assert.equal(await endsOf(agent, runId), 1);
 });
 
-test("what a gone process left queued goes on when somebody reads the session", async () => {
+test("what a gone process left queued continues when someone reads the session", async () => {
   await using agent = await createTestAgent({ script: ({ user }) => ({ text: `did ${user}` }) });
   const [one] = await abandonSessions(agent.store, 1);
   const { runId } = await agent.submit("next", { id: one!.sessionId });
@@ -66,7 +66,7 @@ test("what a gone process left queued goes on when somebody reads the session", 
   assert.equal((await agent.run(runId)).output, "did next");
 });
 
-test("a run that waits for approval and can go on waits on when its process is gone and somebody reads it", async () => {
+test("a run that waits for approval and can continue keeps waiting when its process is gone and someone reads it", async () => {
   await using agent = await createTestAgent({
     script: callsOnce("rm -rf build"),
     tools: [testTool(async () => "ran")],

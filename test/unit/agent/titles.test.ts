@@ -46,7 +46,7 @@ test("a session is named by the model after its first turn, once", async () => {
   assert.equal(asked, 1);
 });
 
-test("a title that somebody gave meanwhile stays", async () => {
+test("a title that someone gave meanwhile stays", async () => {
   const asked = Promise.withResolvers<void>();
   const gate = Promise.withResolvers<void>();
   await using agent = await naming(

@@ -79,10 +79,10 @@ test("a denial without anyone to ask names the setting that would allow the call
   const file = { kind: "file", title: "Write" } as const;
   for (const [intent, way] of [
     [{ kind: "command", title: "Run", command: "sudo ls" }, /`approvals\.allow`/],
-    [{ kind: "command", title: "Run", command: "cat .env" }, /where somebody answers/],
+    [{ kind: "command", title: "Run", command: "cat .env" }, /where someone can answer/],
     [{ ...file, writes: ["/workspace/a"] }, /`\/mode accept_edits`/],
-    [{ ...file, writes: ["/srv/a"] }, /where somebody answers/],
-    [{ kind: "tool", title: "files: move" }, /where somebody answers/],
+    [{ ...file, writes: ["/srv/a"] }, /where someone can answer/],
+    [{ kind: "tool", title: "files: move" }, /where someone can answer/],
   ] as const satisfies readonly (readonly [ToolIntent, RegExp])[]) {
     const tool = { ...ok, inspect: () => intent };
     await using agent = await createTestAgent({ tools: [tool], script: callsOnce("x") });

@@ -158,7 +158,7 @@ test("a running run stops through stopping to cancelled, and keeps what it said"
   assert.equal(await agent.runs.stop(runId, "again"), false, "an ended run stays as it is");
 });
 
-test("a queued run is cancelled at once, and the queue goes on without it", async () => {
+test("a queued run is cancelled at once, and the queue continues without it", async () => {
   const gate = Promise.withResolvers<void>();
   await using agent = await createTestAgent({
     script: async ({ user }) => (await gate.promise, { text: user }),
@@ -179,7 +179,7 @@ test("a queued run is cancelled at once, and the queue goes on without it", asyn
   );
 });
 
-test("an engine that rejects ends its run as failed, logged, and the session goes on", async () => {
+test("an engine that rejects ends its run as failed, logged, and the session continues", async () => {
   let calls = 0;
   await using agent = await createTestAgent({
     engine: {

@@ -145,7 +145,7 @@ test("gzip, deflate and br are decoded; a damaged or unknown coding is reported"
   for (const name of ["gzip", "deflate", "br"])
     assert.equal(text((await get(`http://127.0.0.1:${port}/${name}`, local())).body), "plain");
   await assert.rejects(get(`http://127.0.0.1:${port}/damaged`, local()), /broke off or is damaged/);
-  await assert.rejects(get(`http://127.0.0.1:${port}/zstd`, local()), /encoded as zstd/);
+  await assert.rejects(get(`http://127.0.0.1:${port}/zstd`, local()), /content encoding zstd/);
 });
 
 test("a decompression bomb expands only up to the limit", async (t) => {
@@ -182,7 +182,7 @@ test("a body without end stops at the limit", async (t) => {
   assert.equal((await get(`http://127.0.0.1:${port}/`, local())).body.length, 1_000_000);
 });
 
-test("the time limit covers a silent server, and a slow one", { timeout: 20_000 }, async (t) => {
+test("the time limit covers a silent server, and a slow one", { timeout: 60_000 }, async (t) => {
   const port = await serve(t, (request, response) => {
     if (request.url === "/silent") return;
     const timer = setInterval(() => response.write("."), 20);

@@ -36,7 +36,7 @@ test("a line above the limit is named, and the next one is read", () => {
   ]);
 });
 
-test("bytes that are no UTF-8 are named, and the next line is read", () => {
+test("bytes that are not UTF-8 are named, and the next line is read", () => {
   assert.deepEqual(all(new Lines(99), Uint8Array.of(0x61, 0xff, 10, 0x62, 10)), [
     { problem: "utf8" },
     { text: "b", sizeBytes: 1 },

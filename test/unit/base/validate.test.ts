@@ -89,7 +89,7 @@ test("a name that is not allowed is distinguished from a value that is not", () 
 test("for a tagged union only the selected branch is reported", () => {
   const part = { type: "image", url: "https://example.org/a", size: 4, alt: "x" };
   assert.deepEqual(lines("Request", { messages: [{ role: "user", content: [part] }] }), [
-    "messages[0].content[0].alt is not known here; known are: type, url, size",
+    "messages[0].content[0].alt is not known here; valid names: type, url, size",
     "messages[0].content[0].size must be at most 3",
   ]);
 });

@@ -1,4 +1,4 @@
-/** The screen drawn by Ink to an output that is no terminal, and keys pressed on it. */
+/** The screen drawn by Ink to an output that is not a terminal, and keys pressed on it. */
 import { PassThrough } from "node:stream";
 import { render } from "ink";
 import { createElement as h } from "react";

@@ -81,7 +81,7 @@ test("an image alone is sent without a text", async () => {
   await one.answered("assistant: You said [User attached image: b.png]");
 });
 
-test("/image attaches a file and sends the text after its path; a file that is no image says so", async () => {
+test("/image attaches a file and sends the text after its path; a file that is not an image says so", async () => {
   await using service = await echo();
   await using place = await openPlace(service);
   const { one } = place;
@@ -97,7 +97,7 @@ test("/image attaches a file and sends the text after its path; a file that is n
   assert.deepEqual(names(one), []);
 });
 
-test("a dropped file that is no image is named to the agent as a file", async () => {
+test("a dropped file that is not an image is named to the agent as a file", async () => {
   await using service = await echo();
   await using place = await openPlace(service);
   const { one, folder } = place;

@@ -139,7 +139,7 @@ test("model names are completed behind /model", async () => {
   assert.equal((await of("/model ")).length, 3);
 });
 
-test("a shell command is shown with its output and exit code, and is no prompt", async () => {
+test("a shell command is shown with its output and exit code, and is not a prompt", async () => {
   const asked: unknown[] = [];
   const call = ((method: string, params: object) => {
     asked.push([method, params]);

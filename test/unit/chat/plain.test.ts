@@ -55,7 +55,7 @@ test("a prompt that is removed from the queue ends as interrupted", async () => 
   assert.equal(await end, "interrupted");
 });
 
-test("a prompt that starts from the queue goes on to its end", async () => {
+test("a prompt that starts from the queue continues to its end", async () => {
   const { submitted, end, report } = plain();
   await submitted;
   report("session.queue", { queued: [{ turn_id: "turn_1", text_preview: "hi" }] });

@@ -80,7 +80,7 @@ test("a file that was moved away or deleted is created again at the next line", 
   file.close();
 });
 
-test("a file that others could read becomes private, and goes on behind an interrupted line", async () => {
+test("a file that others could read becomes private, and continues after an interrupted line", async () => {
   await using place = await createPlace(1000);
   place.create().write("whole\n");
   await writeFile(place.path, "whole\ntorn", { mode: 0o644 });

@@ -28,7 +28,7 @@ function idOf([first]: readonly ResponseStreamEvent[]): string {
   return first?.type === "response.created" ? first.response.id : "";
 }
 
-test("a response stream cut anywhere goes on by starting_after, without loss or repetition, and posts once", async () => {
+test("a response stream cut anywhere continues by starting_after, without loss or repetition, and posts once", async () => {
   await using service = await startTestService({ script });
   const options = { baseUrl: service.url, apiKey: KEY };
   for (let bytes = 1500; bytes < 16_000; bytes += 911) {
@@ -54,7 +54,7 @@ test("a response that is not stored is not resumed: the cut names its run", asyn
   );
 });
 
-test("a background response goes on when its stream is left; any other is stopped", async () => {
+test("a background response continues when its stream is left; any other is stopped", async () => {
   const gate = Promise.withResolvers<void>();
   await using service = await startTestService({
     script: async () => {

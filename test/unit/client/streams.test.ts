@@ -58,7 +58,7 @@ async function forEachCut(
   await Promise.all(cuts.map(read));
 }
 
-test("a chat stream cut anywhere goes on from the run's events, without loss or repetition, and posts once", async () => {
+test("a chat stream cut anywhere continues from the run's events, without loss or repetition, and posts once", async () => {
   await using service = await startTestService({ script });
   const options = { baseUrl: service.url, apiKey: KEY };
   const whole = merged(await collect(streamChatCompletion(options, body)));

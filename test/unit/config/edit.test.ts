@@ -49,6 +49,7 @@ const LISTS: Readonly<Record<string, string>> = {
 /** What must be there before a key in it can be set. */
 const HOLDERS: Readonly<Record<string, string>> = {
   "model.providers.mine": '{"type": "openai", "base_url": "http://localhost"}',
+  "model.providers.mine.prices[0]": '{"match": "*", "input": 1, "output": 1}',
   "api_server.keys[0]": '{"name": "n", "scopes": ["read"]}',
   "web.search": '{"provider": "brave"}',
   "mcp.servers.mine": '{"enabled": true}',
@@ -147,7 +148,7 @@ log: { level: info } # short
   const refused: readonly (readonly [string, RegExp])[] = [
     ["api_server.prot=1", /^api_server\.prot is not a known key; did you mean "port"\?$/],
     ["api_srver.port=1", /^api_srver is not a known key; did you mean "api_server"\?$/],
-    ["zzz=1", /known are: version, model/],
+    ["zzz=1", /valid names: version, model/],
     ["api_server.port=abc", /^api_server\.port must be an integer\.$/],
     ["api_server.port=70000", /at most 65535/],
     ["approvals.mode=never", /must be one of "ask", "always_ask", "yolo"/],
@@ -187,7 +188,7 @@ log: { level: info } # short
     assert.match(await edited(text, "api_server.port=1"), /foo: 1\napi_server:\n {2}port: 1/);
     assert.deepEqual(readConfig(await edited(text, "log.level=info", "-foo")).issues, []);
     assert.match(await edited("log: 5\n", "log={level: warn}"), /level: warn/);
-    await assertRefused("log: 5\n", "log.level=warn", /log is no section in the file/);
+    await assertRefused("log: 5\n", "log.level=warn", /log is not a section in the file/);
   });
 
   it("loses no concurrent change", async () => {
@@ -272,7 +273,9 @@ function leaves(schema: JsonSchema = configSchema, path = ""): readonly (readonl
     const at = schemaAt(parseDotPath(key) ?? []) ?? {};
     if (isRecord(at["properties"])) return leaves(at, key);
     if (MAPS.includes(key)) return leaves(schemaAt(parseDotPath(`${key}.mine`) ?? []) ?? {}, `${key}.mine`);
-    if (name === "keys") return leaves(schemaAt(["api_server", "keys", 0]) ?? {}, `${key}[0]`);
+    if (name === "keys" || name === "prices") {
+      return leaves(schemaAt(parseDotPath(`${key}[0]`) ?? []) ?? {}, `${key}[0]`);
+    }
     return [[key, fittingValue(name, at)] as const];
   });
 }

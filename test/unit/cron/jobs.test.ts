@@ -93,7 +93,7 @@ test("concurrent edits lose no write, a corrupt row does not stop the other jobs
   assert.deepEqual([name, prompt, deliver, skills], ["green", "pour", "local", ["brew"]]);
   assert.equal(job.state, "paused");
   assert.equal(job.manualAtMs, cron.clock.now());
-  assert.deepEqual([job.lockVersion, job.revision], [7, 6], "a requested run is no new revision");
+  assert.deepEqual([job.lockVersion, job.revision], [7, 6], "a requested run is not a new revision");
 
   const broken = await cron.create({ name: "broken" });
   const strange = await cron.create({ name: "strange" });

@@ -172,7 +172,7 @@ test("a slot is free again when another process ended its occurrence", async (t)
   assert.equal(one.fired.length, 2);
 });
 
-test("a failing store is logged once, and the scheduler goes on when it is back", async (t) => {
+test("a failing store is logged once, and the scheduler continues when it is back", async (t) => {
   const { clock, store, start, logLines } = await startTicking(t);
   const one = await start();
   await makeJob(store, {}, { due_at: START_MS + 5_000, next_run_at: START_MS + 5_000 });

@@ -115,7 +115,7 @@ test("invalid addresses are reported, with a suggestion for an unknown platform"
   assert.match(problem("orgin"), /did you mean "origin"/);
   assert.match(
     problem("log, carrier_pigeon:home"),
-    /"carrier_pigeon" is not a target; known are: log, local/,
+    /"carrier_pigeon" is not a target; valid names: log, local/,
   );
   assert.match(problem("constructor"), /is not a target/);
   assert.match(problem(""), /names no target/);

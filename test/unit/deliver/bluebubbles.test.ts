@@ -57,7 +57,7 @@ test("a chat is a guid, a phone number or an email address", async (t) => {
   );
 });
 
-test("what can be no chat is given up before anything is asked", async (t) => {
+test("an address that cannot be a chat is given up before anything is asked", async (t) => {
   const { fake, send } = await place(t);
   for (const address of ["", "maria", "5550100123", "iMessage;*;x", "iMessage;-;", "a@b", "x;-;y;z"])
     assert.equal((await send({ address })).outcome.status, "permanent", address);

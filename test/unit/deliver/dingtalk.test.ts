@@ -259,7 +259,7 @@ describe("dingtalk: the robot of an app", () => {
     }
   });
 
-  test("what can be no chat is given up before anything is asked", async (t) => {
+  test("an address that cannot be a chat is given up before anything is asked", async (t) => {
     const fake = await startDingtalk(t);
     for (const address of ["", "webhook", "user:", "user:a b", "a b", "x\ny"]) {
       const { outcome } = await sendThrough(dingtalk, app(fake.url), { address });

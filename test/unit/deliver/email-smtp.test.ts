@@ -122,7 +122,7 @@ test("an attempt that is over lets go of the connection", async (t) => {
   await closed.promise;
 });
 
-test("answers that are no SMTP, greetings that send away and endless ones are tried again", async (t) => {
+test("answers that are not SMTP, greetings that send away and endless ones are tried again", async (t) => {
   const table: readonly [string, RegExp][] = [
     ["HTTP/1.1 400 Bad Request\r\nContent-Type: text/html\r\n\r\n<html>\r\n", /127\.0\.0\.1/],
     ["554 5.7.1 \u001b[31mNo service for you\r\n", /554 5\.7\.1 \[31mNo service for you/],

@@ -259,7 +259,7 @@ test("empty, binary and control characters arrive as what can be read of them", 
   assert.match(texts[2]!, /^a\[2Jb\s+c$/);
 });
 
-test("a payload that is no text is given up", async (t) => {
+test("a payload that is not text is given up", async (t) => {
   const { mails, send } = await openMail(t);
   for (const payload of [null, "a", 7, { text: 7 }, { text: "a", extra: "b" }]) {
     assert.equal((await send({ payload })).outcome.status, "permanent");
@@ -267,7 +267,7 @@ test("a payload that is no text is given up", async (t) => {
   assert.deepEqual(mails, []);
 });
 
-test("a huge text becomes several mails of one thread, and a later attempt goes on behind those that arrived", async (t) => {
+test("a huge text becomes several mails of one thread, and a later attempt continues after those that arrived", async (t) => {
   const { mails, send } = await openMail(t);
   const text = "All is well. ".repeat(45_000);
   const { outcome, progress } = await send({ text });

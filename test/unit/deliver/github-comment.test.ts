@@ -267,7 +267,7 @@ test("a limit keeps everybody waiting until it is over", async (t) => {
   assert.equal(target.isReady?.(), true);
 });
 
-test("where the system has no files left gh is not started, and the service goes on", async () => {
+test("where the system has no files left gh is not started, and the service continues", async () => {
   const module = (path: string) => JSON.stringify(new URL(`../../../src/${path}`, import.meta.url).href);
   const script = `
     import { openSync } from "node:fs";

@@ -239,7 +239,7 @@ test("a long value is split like any text, and each part is literal", () => {
   }
 });
 
-test("an empty message that is no answer does not speak of an answer", () => {
+test("an empty message that is not an answer does not mention an answer", () => {
   assert.equal(render(whole(" "), "plain").text, "(The message was empty.)");
   assert.equal(render("", "plain").text, "(The answer was empty.)");
 });

@@ -149,7 +149,7 @@ test("wide tables become lines, and rows keep their links", () => {
   assert.match(rendered(wide, "telegram"), /<a href="https:\/\/a\.example">x<\/a>$/);
 });
 
-test("lists go on with their numbers in the next part", () => {
+test("lists continue with their numbers in the next part", () => {
   const text = Array.from({ length: 30 }, (_, at) => `${at + 1}. item number ${at + 1}`).join("\n");
   const parts = renderParts(text, { format: "matrix", limit: 300, unit: "utf16" });
   assert.ok(parts.length > 2);

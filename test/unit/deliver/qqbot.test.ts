@@ -204,7 +204,7 @@ describe("qqbot: POST /v2/users|groups/{openid}/messages and /channels/{id}/mess
     }
   });
 
-  test("201 and 202 with another code are no success", async (t) => {
+  test("201 and 202 with another code are not success", async (t) => {
     const fake = await startQq(t);
     fake.next(tokenReply, error(202, 304025, "message is hit"));
     const { outcome } = await sendThrough(qqbot, settings(fake.url), { address: "channel:77" });

@@ -184,7 +184,7 @@ describe("signal-cli's JSON-RPC", () => {
     }
   });
 
-  test("an error at HTTP 201 is no delivery either", async (t) => {
+  test("an error at HTTP 201 is not a delivery either", async (t) => {
     const { fake, send } = await place(t);
     fake.next({ ...rpcError(-1, "Group not found"), status: 201 });
     assert.match((await send({ address: `group:${SIGNAL_GROUP}` })).told, /^permanent .*Group not found/);

@@ -67,7 +67,7 @@ test("numbers are taken however they are written, and sent in E.164", async (t) 
   assert.deepEqual(new Set(fake.asked.map(({ body }) => body?.["To"])), new Set([someone]));
 });
 
-test("what is no number with its country code is given up before anything is asked", async (t) => {
+test("an address that is not a number with its country code is given up before anything is asked", async (t) => {
   const { fake, send } = await place(t);
   const wrong = [
     "",

@@ -220,7 +220,7 @@ describe("a bridge", () => {
     assert.match((await send({ address: someone })).told, /^permanent .*platforms\.whatsapp\.bridge_url/);
   });
 
-  test("what can be no chat is given up before anything is asked", async (t) => {
+  test("an address that cannot be a chat is given up before anything is asked", async (t) => {
     const { fake, send } = await place(t, "bridge");
     for (const address of ["", "maria", "a b@s.whatsapp.net", "@g.us"])
       assert.equal((await send({ address })).outcome.status, "permanent", address);

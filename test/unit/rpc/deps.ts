@@ -85,6 +85,10 @@ export async function createTestDeps(
     settings: { limits: RPC_LIMITS, cliExec, shellExec: "off" },
     config: { atStart: readConfig("").config, home, env: { PATH: process.env["PATH"] }, userHome: folder },
     reload: { env: async () => 3, mcp: async () => ["files: connected, 2 tools"] },
+    api: {
+      call: () => Promise.reject(new Error("no operation is called here")),
+      follow: () => Promise.reject(new Error("nothing is followed here")),
+    },
     peers: [],
     subscribe: () => {
       throw new Error("nothing is followed here");

@@ -60,7 +60,7 @@ test("the reference has every claimed method, and no line of one that is not", a
   assert.doesNotMatch(text, /not claimed/);
 });
 
-test("what is missing is named, and no spec at all is no claim", async () => {
+test("what is missing is named, and a missing spec claims nothing", async () => {
   await assert.rejects(read("title: thing\n"), (error) => {
     assert.ok(error instanceof SpecError);
     assert.match(error.message, /acp\.yaml: requests is missing/);

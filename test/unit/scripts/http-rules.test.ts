@@ -26,7 +26,7 @@ test("an operation needs an id", () => {
 });
 
 for (const id of ["GetAll", "get_all", "get-all", "getURL", "get all", "1st"]) {
-  test(`${id} is no camelCase operationId`, () => {
+  test(`${id} is not a camelCase operationId`, () => {
     assert.deepEqual(check({ "/a": { get: { operationId: id, responses: answer } } }), [
       `GET /a: operationId "${id}" must be camelCase, without runs of capitals`,
     ]);
@@ -62,7 +62,7 @@ test("what generators of clients in other languages cannot print is refused", ()
   const at = "components/schemas/Thing/properties/a";
   const faults: readonly (readonly [object, string])[] = [
     [{ type: "boolean", const: true }, "a constant true or false: write type: boolean"],
-    [{ type: "null" }, "null alone is no type: write a union with what it may be"],
+    [{ type: "null" }, "null alone is not a type: write a union with what it may be"],
     [
       { type: "boolean", default: true },
       "a default makes the property required for clients: write it in the description",

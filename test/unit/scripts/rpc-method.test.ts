@@ -77,7 +77,7 @@ test("one name for two schemas is refused, the same schema twice is not", () => 
   );
 });
 
-test("a notification is no request", () => {
+test("a notification is not a request", () => {
   const printed = emitRpc(openRpc([{ name: "a.note" }, { name: "a.ask", result: result("Answer") }]), {
     types: "./t.ts",
     contract: "./c.ts",

@@ -137,10 +137,32 @@ test("a provider of the configuration without a key cannot have the default mode
   assert.deepEqual(catalog.default, { provider: "work", id: "claude-x" });
 });
 
+test("a key without a chosen model is a reason against runs that nobody watches; a chosen one is not", async () => {
+  const env = { OPENAI_API_KEY: "a-key-of-nobody-at-all" };
+  const whyUnchosen = async (model: object, options = {}) =>
+    (await openModels(testConfig({ model }), env, log, options)).catalog.whyUnchosen?.();
+  assert.match((await whyUnchosen({})) ?? "", /^OPENAI_API_KEY is set, but no model is chosen\./);
+  assert.equal(await whyUnchosen({}, { needsKey: false }), undefined);
+  assert.equal(await whyUnchosen({ default: "openai:gpt-5.1" }), undefined);
+  assert.equal(await whyUnchosen({ default: "demo:demo" }), undefined);
+  const none = await openModels(testConfig({ model: { detect_local: false } }), {}, log);
+  assert.equal(none.catalog.whyUnchosen?.(), undefined);
+});
+
 test("a server that accepts and says nothing is the reason why no model answers", async () => {
   await using server = await startModelServer([], { "GET /v1/models": () => {} });
   const config = testConfig({ model: { local_servers: { slow: server.baseUrl } } });
   const found = await openModels(config, {}, log);
   assert.ok(found.catalog.whyNone?.()?.startsWith(`A server at ${server.host} did not answer in time`));
   assert.deepEqual(found.local?.unanswered, [server.host]);
+});
+
+test("another default model is chosen while the service runs, if its provider is in use", async () => {
+  await using server = await startModelServer([], {});
+  const found = await openModels(models(server.baseUrl, { models: ["m", "n"] }), {}, log);
+  assert.deepEqual([found.setDefault("box:n"), found.catalog.default], [true, { provider: "box", id: "n" }]);
+  assert.equal(found.setDefault("nowhere:n"), false);
+  assert.equal(found.setDefault("openai:gpt-5.1"), false);
+  assert.deepEqual(found.catalog.default, { provider: "box", id: "n" });
+  assert.deepEqual([found.setDefault(undefined), found.catalog.default.id], [true, "m"]);
 });

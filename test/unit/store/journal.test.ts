@@ -91,6 +91,36 @@ test("append numbers a session's events from 1 without gaps, and a run's own bes
   );
 });
 
+test("a step numbers events and messages as separate appends do, and nothing without the lease", async (t) => {
+  const { store } = await openTestStore(t);
+  const { sessionId, runId } = await seed(store);
+  const lease = (owner: string) =>
+    store.write((tx) => tx.update("sessions", { id: sessionId }, { lease_owner: owner, last_message: 5 }));
+  const step = (id = sessionId) => {
+    const session = { sessionId: id, leasedBy: store.owner };
+    return store.write((tx) =>
+      store.journal.appendStep(tx, session, { events: deltas(runId, 2), messages: 3 }),
+    );
+  };
+  await lease(store.owner);
+  await append(store, sessionId, deltas(runId, 1));
+  const { events, lastMessage } = await step();
+  assert.equal(lastMessage, 8);
+  assert.deepEqual(
+    events.map(({ seq, runSeq }) => [seq, runSeq]),
+    [
+      [2, 2],
+      [3, 3],
+    ],
+  );
+  await lease("elsewhere:1:abc");
+  await assert.rejects(step(), { code: "session_busy" });
+  await assert.rejects(step("nobody"), { code: "session_busy" });
+  const row = await store.find("sessions", { id: sessionId });
+  assert.deepEqual([row?.last_seq, row?.last_message], [3, 5]);
+  assert.deepEqual(await readAll(store, { runId }), await readAll(store, { sessionId }));
+});
+
 test("append records the last event and number of each run, and of the session", async (t) => {
   const { store } = await openTestStore(t, { now: () => 99 });
   const { sessionId, runId } = await seed(store);
@@ -162,7 +192,7 @@ test("data is returned unchanged, whatever text it holds", async (t) => {
   assert.deepEqual((await store.journal.read({ sessionId }))[0]!.data, data);
 });
 
-test("follow replays from the cursor, then goes on live, in order and without repeats", async (t) => {
+test("follow replays from the cursor, then continues live, in order and without repeats", async (t) => {
   const { store } = await openTestStore(t);
   const { sessionId, runId } = await seed(store);
   await append(store, sessionId, deltas(runId, 1200, "old"));

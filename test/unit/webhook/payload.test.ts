@@ -54,5 +54,5 @@ test("a form becomes an object of its fields, with any names", () => {
   assert.equal(({} as Record<string, unknown>)["x"], undefined);
   assert.deepEqual(parse('payload={"a":[1]}', form), { payload: { a: [1] }, text: 'payload={"a":[1]}' });
   const deep = `payload=${"[".repeat(300)}${"]".repeat(300)}`;
-  assert.ok("payload" in parse(deep, form), "a field is a text when it is no payload");
+  assert.ok("payload" in parse(deep, form), "a field is a text when it is not a payload");
 });

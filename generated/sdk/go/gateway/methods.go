@@ -328,6 +328,27 @@ func (c *Client) ShellExec(ctx context.Context, params ShellExecParams, options 
 	return call[ShellExecResult](ctx, c, "shell.exec", params, options)
 }
 
+// APICall: Calls an operation of the HTTP API.
+//
+// It calls `api.call`.
+func (c *Client) APICall(ctx context.Context, params APICallParams, options ...CallOption) (*APIAnswer, error) {
+	return call[APIAnswer](ctx, c, "api.call", params, options)
+}
+
+// EventsSubscribe: Follows the feed of changes.
+//
+// It calls `events.subscribe`. It needs a key with the scope `read`.
+func (c *Client) EventsSubscribe(ctx context.Context, params EventsSubscribeParams, options ...CallOption) (*FeedSubscription, error) {
+	return call[FeedSubscription](ctx, c, "events.subscribe", params, options)
+}
+
+// EventsUnsubscribe: Stops following the feed of changes.
+//
+// It calls `events.unsubscribe`. It needs a key with the scope `read`.
+func (c *Client) EventsUnsubscribe(ctx context.Context, options ...CallOption) (*FeedUnsubscribed, error) {
+	return call[FeedUnsubscribed](ctx, c, "events.unsubscribe", struct{}{}, options)
+}
+
 // ReloadMCP: Reconnects the MCP servers.
 //
 // It calls `reload.mcp`. It needs a key with the scope `admin`.
@@ -567,4 +588,7 @@ const (
 	EventSubagentComplete       = "subagent.complete"
 	EventBackgroundComplete     = "background.complete"
 	EventSkinChanged            = "skin.changed"
+	EventFeedEvent              = "feed.event"
+	EventFeedBookmark           = "feed.bookmark"
+	EventFeedClosed             = "feed.closed"
 )

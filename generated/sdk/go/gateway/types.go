@@ -66,6 +66,37 @@ func (v AliasDirective) MarshalJSON() ([]byte, error) {
 	return json.Marshal(plain(v))
 }
 
+// APIAnswer: The answer of an operation, also when it is an error of the operation.
+type APIAnswer struct {
+	// The status code of HTTP.
+	Status int64 `json:"status"`
+
+	// Names in lower case.
+	Headers map[string]string `json:"headers"`
+
+	// The JSON value, the text of a body that is not JSON, or null without a body.
+	Body any `json:"body"`
+}
+
+// APICallParams is a type of the API.
+type APICallParams struct {
+	// The `operationId` in http.openapi.yaml. Each operation requires its own scope. Operations that stream
+	// cannot be called: use HTTP, and `events.subscribe` for the feed.
+	Operation string `json:"operation"`
+
+	// Parameters in the path.
+	Path map[string]any `json:"path,omitempty"`
+
+	// Query parameters. A list is an array.
+	Query map[string]any `json:"query,omitempty"`
+
+	// Headers of the operation, such as `if-match`, `idempotency-key` and `x-agent-owner`.
+	Headers map[string]any `json:"headers,omitempty"`
+
+	// The JSON body.
+	Body any `json:"body,omitempty"`
+}
+
 // AskChoice: Answers to an approval.
 type AskChoice string
 
@@ -1989,23 +2020,27 @@ const (
 
 // SubagentReport: A sub-agent and its progress.
 type SubagentReport struct {
-	SubagentID      string               `json:"subagent_id"`
-	ParentID        *string              `json:"parent_id"`
-	Depth           int64                `json:"depth"`
-	TaskIndex       *int64               `json:"task_index,omitempty"`
-	TaskCount       *int64               `json:"task_count,omitempty"`
-	Goal            string               `json:"goal"`
-	Model           *string              `json:"model,omitempty"`
-	Status          SubagentReportStatus `json:"status"`
-	Text            *string              `json:"text,omitempty"`
-	ToolName        *string              `json:"tool_name,omitempty"`
-	ToolPreview     *string              `json:"tool_preview,omitempty"`
-	ToolCount       *int64               `json:"tool_count,omitempty"`
-	Summary         *string              `json:"summary,omitempty"`
-	DurationSeconds *float64             `json:"duration_seconds,omitempty"`
-	InputTokens     *int64               `json:"input_tokens,omitempty"`
-	OutputTokens    *int64               `json:"output_tokens,omitempty"`
-	ReasoningTokens *int64               `json:"reasoning_tokens,omitempty"`
+	SubagentID string               `json:"subagent_id"`
+	ParentID   *string              `json:"parent_id"`
+	Depth      int64                `json:"depth"`
+	TaskIndex  *int64               `json:"task_index,omitempty"`
+	TaskCount  *int64               `json:"task_count,omitempty"`
+	Goal       string               `json:"goal"`
+	Model      *string              `json:"model,omitempty"`
+	Status     SubagentReportStatus `json:"status"`
+	Text       *string              `json:"text,omitempty"`
+
+	// Absent: all configured ones.
+	Toolsets []string `json:"toolsets,omitempty"`
+
+	ToolName        *string  `json:"tool_name,omitempty"`
+	ToolPreview     *string  `json:"tool_preview,omitempty"`
+	ToolCount       *int64   `json:"tool_count,omitempty"`
+	Summary         *string  `json:"summary,omitempty"`
+	DurationSeconds *float64 `json:"duration_seconds,omitempty"`
+	InputTokens     *int64   `json:"input_tokens,omitempty"`
+	OutputTokens    *int64   `json:"output_tokens,omitempty"`
+	ReasoningTokens *int64   `json:"reasoning_tokens,omitempty"`
 
 	// Number of model calls.
 	APICalls *int64 `json:"api_calls,omitempty"`
@@ -2160,6 +2195,158 @@ func (v SkinChangedEvent) MarshalJSON() ([]byte, error) {
 	return json.Marshal(plain(v))
 }
 
+// FeedEventType: The kind of a resource and its change.
+type FeedEventType string
+
+// The values of FeedEventType.
+const (
+	FeedEventTypeSessionCreated    FeedEventType = "session.created"
+	FeedEventTypeSessionUpdated    FeedEventType = "session.updated"
+	FeedEventTypeSessionDeleted    FeedEventType = "session.deleted"
+	FeedEventTypeRunCreated        FeedEventType = "run.created"
+	FeedEventTypeRunUpdated        FeedEventType = "run.updated"
+	FeedEventTypeQuestionCreated   FeedEventType = "question.created"
+	FeedEventTypeQuestionUpdated   FeedEventType = "question.updated"
+	FeedEventTypeDeliveryCreated   FeedEventType = "delivery.created"
+	FeedEventTypeDeliveryUpdated   FeedEventType = "delivery.updated"
+	FeedEventTypeRouteCreated      FeedEventType = "route.created"
+	FeedEventTypeRouteUpdated      FeedEventType = "route.updated"
+	FeedEventTypeRouteDeleted      FeedEventType = "route.deleted"
+	FeedEventTypeOccurrenceCreated FeedEventType = "occurrence.created"
+	FeedEventTypeOccurrenceUpdated FeedEventType = "occurrence.updated"
+	FeedEventTypeMessageCreated    FeedEventType = "message.created"
+	FeedEventTypeMessageUpdated    FeedEventType = "message.updated"
+	FeedEventTypeJobCreated        FeedEventType = "job.created"
+	FeedEventTypeJobUpdated        FeedEventType = "job.updated"
+	FeedEventTypeJobDeleted        FeedEventType = "job.deleted"
+	FeedEventTypeGrantCreated      FeedEventType = "grant.created"
+	FeedEventTypeGrantDeleted      FeedEventType = "grant.deleted"
+	FeedEventTypeKeyCreated        FeedEventType = "key.created"
+	FeedEventTypeKeyUpdated        FeedEventType = "key.updated"
+	FeedEventTypeKeyDeleted        FeedEventType = "key.deleted"
+	FeedEventTypeConfigUpdated     FeedEventType = "config.updated"
+)
+
+// FeedEventData: The kind and id of the resource, and its state after the change. run: status, kind,
+// session_id, source. question: kind, status, run_id, session_id, expires_at. message: platform, status, ref.
+// delivery: route, event, status, run_id. route: enabled. occurrence: job_id, scheduled_at, status,
+// delivery_status. job: state, revision. grant: tool. key: name, scopes, expires_at, previous_expires_at;
+// config: changed, restart_required. Events of keys and of the configuration need the scope admin.
+type FeedEventData struct {
+	Object string `json:"object"`
+	ID     string `json:"id"`
+}
+
+// FeedEvent: A committed change of a resource. It holds no titles, prompts or texts: read the resource by
+// `data.id`.
+type FeedEvent struct {
+	// Opaque position in the feed; pass it as `after`.
+	ID string `json:"id"`
+
+	Object string        `json:"object"`
+	Type   FeedEventType `json:"type"`
+
+	// Unix time in seconds.
+	CreatedAt float64 `json:"created_at"`
+
+	Owner string `json:"owner"`
+
+	// Author of the change: the name of a key, or a surface such as `http:ci`. Null: the server.
+	Actor *string `json:"actor"`
+
+	// The kind and id of the resource, and its state after the change. run: status, kind, session_id, source.
+	// question: kind, status, run_id, session_id, expires_at. message: platform, status, ref. delivery: route,
+	// event, status, run_id. route: enabled. occurrence: job_id, scheduled_at, status, delivery_status. job:
+	// state, revision. grant: tool. key: name, scopes, expires_at, previous_expires_at; config: changed,
+	// restart_required. Events of keys and of the configuration need the scope admin.
+	Data FeedEventData `json:"data"`
+}
+
+// MarshalJSON implements json.Marshaler. It sets the members that can only have one value.
+func (v FeedEvent) MarshalJSON() ([]byte, error) {
+	type plain FeedEvent
+	v.Object = "event"
+	return json.Marshal(plain(v))
+}
+
+// FeedChangeEvent: A change of a resource, after `events.subscribe`.
+type FeedChangeEvent struct {
+	Type      string  `json:"type"`
+	SessionID *string `json:"session_id,omitempty"`
+	Seq       *int64  `json:"seq,omitempty"`
+
+	// Unix time in milliseconds.
+	Ts float64 `json:"ts"`
+
+	TurnID  *string   `json:"turn_id,omitempty"`
+	Payload FeedEvent `json:"payload"`
+}
+
+// MarshalJSON implements json.Marshaler. It sets the members that can only have one value.
+func (v FeedChangeEvent) MarshalJSON() ([]byte, error) {
+	type plain FeedChangeEvent
+	v.Type = "feed.event"
+	return json.Marshal(plain(v))
+}
+
+// FeedBookmarkPayload is a type of the API.
+type FeedBookmarkPayload struct {
+	// Pass it as `after`.
+	Cursor string `json:"cursor"`
+}
+
+// FeedBookmarkEvent: The position of the subscription after 60 seconds without an event of its types.
+type FeedBookmarkEvent struct {
+	Type      string  `json:"type"`
+	SessionID *string `json:"session_id,omitempty"`
+	Seq       *int64  `json:"seq,omitempty"`
+
+	// Unix time in milliseconds.
+	Ts float64 `json:"ts"`
+
+	TurnID  *string             `json:"turn_id,omitempty"`
+	Payload FeedBookmarkPayload `json:"payload"`
+}
+
+// MarshalJSON implements json.Marshaler. It sets the members that can only have one value.
+func (v FeedBookmarkEvent) MarshalJSON() ([]byte, error) {
+	type plain FeedBookmarkEvent
+	v.Type = "feed.bookmark"
+	return json.Marshal(plain(v))
+}
+
+// FeedClosedPayload is a type of the API.
+type FeedClosedPayload struct {
+	// `unsubscribed`, `replaced` by a later subscription of this connection, or the code of an error.
+	Reason string `json:"reason"`
+
+	// Pass it as `after` to continue.
+	Cursor string `json:"cursor"`
+
+	// The error in plain words.
+	Message *string `json:"message,omitempty"`
+}
+
+// FeedClosedEvent: The last event of a subscription.
+type FeedClosedEvent struct {
+	Type      string  `json:"type"`
+	SessionID *string `json:"session_id,omitempty"`
+	Seq       *int64  `json:"seq,omitempty"`
+
+	// Unix time in milliseconds.
+	Ts float64 `json:"ts"`
+
+	TurnID  *string           `json:"turn_id,omitempty"`
+	Payload FeedClosedPayload `json:"payload"`
+}
+
+// MarshalJSON implements json.Marshaler. It sets the members that can only have one value.
+func (v FeedClosedEvent) MarshalJSON() ([]byte, error) {
+	type plain FeedClosedEvent
+	v.Type = "feed.closed"
+	return json.Marshal(plain(v))
+}
+
 // GatewayEvent: Events that the gateway sends to a host. `seq` numbers the events of a session from 1,
 // without gaps, within one epoch. Events without a session have no number, nor do events that accompany
 // another event; a host whose connection ends between the two misses the second. The `session.info` that ends
@@ -2173,7 +2360,7 @@ type GatewayEvent struct {
 	Raw json.RawMessage
 }
 
-// GatewayEventValue is one of: *GatewayReadyEvent, *SessionInfoEvent, *SessionTitleEvent, *SessionUsageEvent, *SessionClosedEvent, *SessionReclaimedEvent, *SessionQueueEvent, *SessionsChangedEvent, *MessageStartEvent, *MessageTextEvent, *ReasoningTextEvent, *ThinkingTextEvent, *ReasoningAvailableEvent, *MessageInterimEvent, *MessageCompleteEvent, *ToolGeneratingEvent, *ToolStartEvent, *GatewayToolProgressEvent, *ToolCompleteEvent, *ApprovalAskedEvent, *ClarifyAskedEvent, *SudoAskedEvent, *SecretAskedEvent, *RequestCancelEvent, *SudoExpireEvent, *SecretExpireEvent, *StatusUpdateEvent, *GatewayErrorEvent, *SubagentSpawnRequestedEvent, *SubagentBeganEvent, *SubagentThinkingEvent, *SubagentToolCallEvent, *SubagentProgressLineEvent, *SubagentEndedEvent, *BackgroundDoneEvent, *SkinChangedEvent.
+// GatewayEventValue is one of: *GatewayReadyEvent, *SessionInfoEvent, *SessionTitleEvent, *SessionUsageEvent, *SessionClosedEvent, *SessionReclaimedEvent, *SessionQueueEvent, *SessionsChangedEvent, *MessageStartEvent, *MessageTextEvent, *ReasoningTextEvent, *ThinkingTextEvent, *ReasoningAvailableEvent, *MessageInterimEvent, *MessageCompleteEvent, *ToolGeneratingEvent, *ToolStartEvent, *GatewayToolProgressEvent, *ToolCompleteEvent, *ApprovalAskedEvent, *ClarifyAskedEvent, *SudoAskedEvent, *SecretAskedEvent, *RequestCancelEvent, *SudoExpireEvent, *SecretExpireEvent, *StatusUpdateEvent, *GatewayErrorEvent, *SubagentSpawnRequestedEvent, *SubagentBeganEvent, *SubagentThinkingEvent, *SubagentToolCallEvent, *SubagentProgressLineEvent, *SubagentEndedEvent, *BackgroundDoneEvent, *SkinChangedEvent, *FeedChangeEvent, *FeedBookmarkEvent, *FeedClosedEvent.
 type GatewayEventValue interface{ isGatewayEvent() }
 
 func (*GatewayReadyEvent) isGatewayEvent()           {}
@@ -2212,6 +2399,9 @@ func (*SubagentProgressLineEvent) isGatewayEvent()   {}
 func (*SubagentEndedEvent) isGatewayEvent()          {}
 func (*BackgroundDoneEvent) isGatewayEvent()         {}
 func (*SkinChangedEvent) isGatewayEvent()            {}
+func (*FeedChangeEvent) isGatewayEvent()             {}
+func (*FeedBookmarkEvent) isGatewayEvent()           {}
+func (*FeedClosedEvent) isGatewayEvent()             {}
 
 // Kind returns the member `type`.
 func (v GatewayEvent) Kind() string {
@@ -2288,6 +2478,12 @@ func (v GatewayEvent) Kind() string {
 		return "background.complete"
 	case *SkinChangedEvent:
 		return "skin.changed"
+	case *FeedChangeEvent:
+		return "feed.event"
+	case *FeedBookmarkEvent:
+		return "feed.bookmark"
+	case *FeedClosedEvent:
+		return "feed.closed"
 	}
 	return wire.Member(v.Raw, "type")
 }
@@ -2368,6 +2564,12 @@ func (v *GatewayEvent) UnmarshalJSON(data []byte) error {
 		v.Value = new(BackgroundDoneEvent)
 	case "skin.changed":
 		v.Value = new(SkinChangedEvent)
+	case "feed.event":
+		v.Value = new(FeedChangeEvent)
+	case "feed.bookmark":
+		v.Value = new(FeedBookmarkEvent)
+	case "feed.closed":
+		v.Value = new(FeedClosedEvent)
 	default:
 		return nil
 	}
@@ -2410,6 +2612,30 @@ type EventsSince struct {
 	Count        int64          `json:"count"`
 	Epoch        string         `json:"epoch"`
 	OpenRequests []OpenRequest  `json:"open_requests"`
+}
+
+// EventsSubscribeParams is a type of the API.
+type EventsSubscribeParams struct {
+	// Event types, such as `run.updated` or `question.*`. Default: all.
+	Types []string `json:"types,omitempty"`
+
+	// The `id` of the last event that you have. Default: only events from now on.
+	After *string `json:"after,omitempty"`
+}
+
+// FeedSubscription is a type of the API.
+type FeedSubscription struct {
+	// The position of the feed. Events behind it follow as `feed.event`.
+	Cursor string `json:"cursor"`
+
+	// Changes with the database: cursors of another epoch are invalid.
+	Epoch string `json:"epoch"`
+}
+
+// FeedUnsubscribed is a type of the API.
+type FeedUnsubscribed struct {
+	// False when the connection did not follow the feed.
+	Unsubscribed bool `json:"unsubscribed"`
 }
 
 // GatewayCapabilitiesResult is a type of the API.

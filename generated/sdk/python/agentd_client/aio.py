@@ -30,6 +30,11 @@ _STREAM_RUN_EVENTS = StreamKind(
     final=frozenset({"run.completed", "run.failed", "run.cancelled", "run.interrupted"}),
     cursor_header="last-event-id",
 )
+_STREAM_SESSION_EVENTS = StreamKind(
+    tag="event",
+    final=frozenset({"run.completed", "run.failed", "run.cancelled", "run.interrupted"}),
+    cursor_header="last-event-id",
+)
 _STREAM_EVENTS = StreamKind(
     cursor_header="last-event-id",
 )
@@ -2214,6 +2219,89 @@ class AsyncAgentClient(AsyncBase):
         )
         return cast("types.PlatformTest", await self._send(request))
 
+    async def get_config(
+        self,
+        *,
+        if_none_match: str | None = None,
+        extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
+        timeout: float | None = None,
+    ) -> types.ConfigView:
+        """Get the configuration.
+
+        With the scope read. The `ETag` is that of the file.
+
+        `GET /v1/config`. Needs a key with the scope `read`.
+
+        Args:
+            if_none_match: Returns 304 if the current version has this ETag.
+        """
+        request = Request(
+            "GET",
+            "/v1/config",
+            headers={"if-none-match": if_none_match},
+            extra_headers=extra_headers,
+            response=response,
+            timeout=timeout,
+        )
+        return cast("types.ConfigView", await self._send(request))
+
+    async def update_config(
+        self,
+        body: types.ConfigPatch,
+        *,
+        dry_run: bool | None = None,
+        if_match: str | None = None,
+        extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
+        timeout: float | None = None,
+    ) -> types.ConfigChange:
+        """Change the configuration file.
+
+        Comments and the order of the file stay. `If-Match` is required: 428 `precondition_required`. A
+        patch with a mistake changes nothing: 400 `invalid_config` lists all in `details.issues`. A secret
+        must be a reference such as `env:NAME`, and the text `[redacted]` is refused: 400
+        `secret_not_allowed`.
+
+        `PATCH /v1/config`. Needs a key with the scope `admin`.
+
+        Args:
+            dry_run: True validates the request and returns the result, but stores and sends nothing.
+                Default false.
+            if_match: Changes only the version with this ETag.
+        """
+        request = Request(
+            "PATCH",
+            "/v1/config",
+            query={"dry_run": dry_run},
+            headers={"if-match": if_match},
+            body=body,
+            extra_headers=extra_headers,
+            response=response,
+            timeout=timeout,
+        )
+        return cast("types.ConfigChange", await self._send(request))
+
+    async def get_config_schema(
+        self,
+        *,
+        extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
+        timeout: float | None = None,
+    ) -> types.ConfigSchema:
+        """Get the schema of the configuration.
+
+        `GET /v1/config/schema`. Needs a key with the scope `read`.
+        """
+        request = Request(
+            "GET",
+            "/v1/config/schema",
+            extra_headers=extra_headers,
+            response=response,
+            timeout=timeout,
+        )
+        return cast("types.ConfigSchema", await self._send(request))
+
     async def list_keys(
         self,
         *,
@@ -2406,6 +2494,256 @@ class AsyncAgentClient(AsyncBase):
             timeout=timeout,
         )
         return cast("types.ApiKey", await self._send(request))
+
+    async def fork_session(
+        self,
+        session_id: str,
+        body: types.ForkSessionBody,
+        *,
+        dry_run: bool | None = None,
+        agent_owner: str | None = None,
+        idempotency_key: str | None = None,
+        extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
+        timeout: float | None = None,
+    ) -> types.Session:
+        """Branch a session.
+
+        Copies the conversation up to a message, with the model, effort and folder, into a new session.
+        Messages of an active run and remembered approvals are not copied. Without a message to copy: 409
+        `nothing_to_branch`.
+
+        `POST /v1/sessions/{session_id}/fork`. Needs a key with the scope `sessions`.
+
+        Args:
+            dry_run: True validates the request and returns the result, but stores and sends nothing.
+                Default false.
+            agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
+                reads the data of all owners.
+            idempotency_key: 1 to 255 visible ASCII characters. Repeating a request with the same key
+                returns the first result, or joins the first request while it is in progress. The same key
+                with a different request returns 409.
+        """
+        request = Request(
+            "POST",
+            f"/v1/sessions/{segment(session_id)}/fork",
+            query={"dry_run": dry_run},
+            headers={"x-agent-owner": agent_owner, "idempotency-key": idempotency_key},
+            body=body,
+            extra_headers=extra_headers,
+            response=response,
+            timeout=timeout,
+        )
+        return cast("types.Session", await self._send(request))
+
+    async def compress_session(
+        self,
+        session_id: str,
+        body: types.CompressSessionBody,
+        *,
+        agent_owner: str | None = None,
+        idempotency_key: str | None = None,
+        extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
+        timeout: float | None = None,
+    ) -> types.RunAccepted:
+        """Compress the conversation.
+
+        Starts a run of the kind `compression`, which replaces the older messages that the model gets by a
+        summary. Its last event but one is `compression.completed`. While a run is active: 409
+        `session_busy`.
+
+        `POST /v1/sessions/{session_id}/compress`. Needs a key with the scope `sessions`.
+
+        Args:
+            agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
+                reads the data of all owners.
+            idempotency_key: 1 to 255 visible ASCII characters. Repeating a request with the same key
+                returns the first result, or joins the first request while it is in progress. The same key
+                with a different request returns 409.
+        """
+        request = Request(
+            "POST",
+            f"/v1/sessions/{segment(session_id)}/compress",
+            headers={"x-agent-owner": agent_owner, "idempotency-key": idempotency_key},
+            body=body,
+            extra_headers=extra_headers,
+            response=response,
+            timeout=timeout,
+        )
+        return cast("types.RunAccepted", await self._send(request))
+
+    async def undo_session(
+        self,
+        session_id: str,
+        body: types.UndoSessionBody,
+        *,
+        agent_owner: str | None = None,
+        idempotency_key: str | None = None,
+        extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
+        timeout: float | None = None,
+    ) -> types.SessionUndone:
+        """Remove the newest turns.
+
+        Removes the newest prompts with everything after them. While a run is active: 409 `session_busy`.
+        When fewer prompts follow the last compression: 409 `nothing_to_undo`.
+
+        `POST /v1/sessions/{session_id}/undo`. Needs a key with the scope `sessions`.
+
+        Args:
+            agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
+                reads the data of all owners.
+            idempotency_key: 1 to 255 visible ASCII characters. Repeating a request with the same key
+                returns the first result, or joins the first request while it is in progress. The same key
+                with a different request returns 409.
+        """
+        request = Request(
+            "POST",
+            f"/v1/sessions/{segment(session_id)}/undo",
+            headers={"x-agent-owner": agent_owner, "idempotency-key": idempotency_key},
+            body=body,
+            extra_headers=extra_headers,
+            response=response,
+            timeout=timeout,
+        )
+        return cast("types.SessionUndone", await self._send(request))
+
+    async def export_session(
+        self,
+        session_id: str,
+        *,
+        format: Literal["json", "jsonl", "markdown"] | None = None,
+        agent_owner: str | None = None,
+        extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
+        timeout: float | None = None,
+    ) -> str:
+        """Export a session.
+
+        Streams the whole conversation with its tool calls, without secrets. json: a Session and its
+        SessionMessages. jsonl: the same, one a line. markdown: for people.
+
+        `GET /v1/sessions/{session_id}/export`. Needs a key with the scope `read`.
+
+        Args:
+            format: Default: json. Default "json".
+            agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
+                reads the data of all owners.
+        """
+        request = Request(
+            "GET",
+            f"/v1/sessions/{segment(session_id)}/export",
+            accept="text/plain",
+            query={"format": format},
+            headers={"x-agent-owner": agent_owner},
+            extra_headers=extra_headers,
+            response=response,
+            timeout=timeout,
+        )
+        return cast("str", await self._send(request))
+
+    def stream_session_events(
+        self,
+        session_id: str,
+        *,
+        types_: list[str] | None = None,
+        after: str | None = None,
+        agent_owner: str | None = None,
+        last_event_id: str | None = None,
+        extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
+        timeout: float | None = None,
+    ) -> AsyncStream[types.SessionFrame]:
+        """Follow the events of a session.
+
+        The events of all its runs, and those of the session itself. Without a cursor the stream begins
+        now; `after=0` replays everything that is kept. The id of a server-sent event is its number in the
+        session; pass it as `Last-Event-ID`, which takes precedence over `after`, to continue after it.
+        Events that are no longer kept: 410 `events_expired`.
+
+        Gives the events as they come. After a cut connection it resumes where it was.
+
+        `GET /v1/sessions/{session_id}/events`. Needs a key with the scope `read`.
+
+        Args:
+            types_: Only these events, such as `message.completed,run.*`.
+            after: Number of the last event already received.
+            agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
+                reads the data of all owners.
+            last_event_id: Number of the last event already received.
+        """
+        request = Request(
+            "GET",
+            f"/v1/sessions/{segment(session_id)}/events",
+            accept="text/event-stream",
+            query={"types": types_, "after": after},
+            headers={"x-agent-owner": agent_owner, "last-event-id": last_event_id},
+            extra_headers=extra_headers,
+            response=response,
+            timeout=timeout,
+        )
+        return AsyncStream(self, request, _STREAM_SESSION_EVENTS)
+
+    async def list_grants(
+        self,
+        *,
+        limit: int | None = None,
+        after: str | None = None,
+        agent_owner: str | None = None,
+        extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
+        timeout: float | None = None,
+    ) -> types.GrantList:
+        """List permanent approvals, newest first.
+
+        `GET /v1/grants`. Needs a key with the scope `read`.
+
+        Args:
+            limit: Default 20.
+            after: `last_id` of the previous page.
+            agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
+                reads the data of all owners.
+        """
+        request = Request(
+            "GET",
+            "/v1/grants",
+            query={"limit": limit, "after": after},
+            headers={"x-agent-owner": agent_owner},
+            extra_headers=extra_headers,
+            response=response,
+            timeout=timeout,
+        )
+        return cast("types.GrantList", await self._send(request))
+
+    async def delete_grant(
+        self,
+        grant_id: str,
+        *,
+        agent_owner: str | None = None,
+        extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
+        timeout: float | None = None,
+    ) -> types.DeletedGrant:
+        """Revoke a permanent approval.
+
+        Calls that it covered require approval again, from the next one on.
+
+        `DELETE /v1/grants/{grant_id}`. Needs a key with the scope `approvals`.
+
+        Args:
+            agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
+                reads the data of all owners.
+        """
+        request = Request(
+            "DELETE",
+            f"/v1/grants/{segment(grant_id)}",
+            headers={"x-agent-owner": agent_owner},
+            extra_headers=extra_headers,
+            response=response,
+            timeout=timeout,
+        )
+        return cast("types.DeletedGrant", await self._send(request))
 
     async def list_routes(
         self,

@@ -1118,6 +1118,75 @@ class AsyncGatewayClient(AsyncGatewayBase):
         )
         return cast("types.ShellExecResult", await self.call("shell.exec", params, timeout=call_timeout))
 
+    async def api_call(
+        self,
+        *,
+        operation: str,
+        path: dict[str, Any] | None = None,
+        query: dict[str, Any] | None = None,
+        headers: dict[str, Any] | None = None,
+        body: Any = None,
+        call_timeout: float | None = None,
+    ) -> types.ApiAnswer:
+        """Calls an operation of the HTTP API.
+
+        `api.call`.
+
+        Args:
+            operation: The `operationId` in http.openapi.yaml. Each operation requires its own scope.
+                Operations that stream cannot be called: use HTTP, and `events.subscribe` for the feed.
+            path: Parameters in the path.
+            query: Query parameters. A list is an array.
+            headers: Headers of the operation, such as `if-match`, `idempotency-key` and
+                `x-agent-owner`.
+            body: The JSON body.
+        """
+        params: Mapping[str, Any] = _given(
+            {
+                "operation": operation,
+                "path": path,
+                "query": query,
+                "headers": headers,
+                "body": body,
+            }
+        )
+        return cast("types.ApiAnswer", await self.call("api.call", params, timeout=call_timeout))
+
+    async def events_subscribe(
+        self,
+        *,
+        types_: list[str] | None = None,
+        after: str | None = None,
+        call_timeout: float | None = None,
+    ) -> types.FeedSubscription:
+        """Follows the feed of changes.
+
+        `events.subscribe`. Needs a key with the scope `read`.
+
+        Args:
+            types_: Event types, such as `run.updated` or `question.*`. Default: all.
+            after: The `id` of the last event that you have. Default: only events from now on.
+        """
+        params: Mapping[str, Any] = _given(
+            {
+                "types": types_,
+                "after": after,
+            }
+        )
+        return cast("types.FeedSubscription", await self.call("events.subscribe", params, timeout=call_timeout))
+
+    async def events_unsubscribe(
+        self,
+        *,
+        call_timeout: float | None = None,
+    ) -> types.FeedUnsubscribed:
+        """Stops following the feed of changes.
+
+        `events.unsubscribe`. Needs a key with the scope `read`.
+        """
+        params: Mapping[str, Any] = {}
+        return cast("types.FeedUnsubscribed", await self.call("events.unsubscribe", params, timeout=call_timeout))
+
     async def reload_mcp(
         self,
         *,
@@ -2549,6 +2618,75 @@ class GatewayClient(SyncGatewayBase):
             }
         )
         return cast("types.ShellExecResult", self.call("shell.exec", params, timeout=call_timeout))
+
+    def api_call(
+        self,
+        *,
+        operation: str,
+        path: dict[str, Any] | None = None,
+        query: dict[str, Any] | None = None,
+        headers: dict[str, Any] | None = None,
+        body: Any = None,
+        call_timeout: float | None = None,
+    ) -> types.ApiAnswer:
+        """Calls an operation of the HTTP API.
+
+        `api.call`.
+
+        Args:
+            operation: The `operationId` in http.openapi.yaml. Each operation requires its own scope.
+                Operations that stream cannot be called: use HTTP, and `events.subscribe` for the feed.
+            path: Parameters in the path.
+            query: Query parameters. A list is an array.
+            headers: Headers of the operation, such as `if-match`, `idempotency-key` and
+                `x-agent-owner`.
+            body: The JSON body.
+        """
+        params: Mapping[str, Any] = _given(
+            {
+                "operation": operation,
+                "path": path,
+                "query": query,
+                "headers": headers,
+                "body": body,
+            }
+        )
+        return cast("types.ApiAnswer", self.call("api.call", params, timeout=call_timeout))
+
+    def events_subscribe(
+        self,
+        *,
+        types_: list[str] | None = None,
+        after: str | None = None,
+        call_timeout: float | None = None,
+    ) -> types.FeedSubscription:
+        """Follows the feed of changes.
+
+        `events.subscribe`. Needs a key with the scope `read`.
+
+        Args:
+            types_: Event types, such as `run.updated` or `question.*`. Default: all.
+            after: The `id` of the last event that you have. Default: only events from now on.
+        """
+        params: Mapping[str, Any] = _given(
+            {
+                "types": types_,
+                "after": after,
+            }
+        )
+        return cast("types.FeedSubscription", self.call("events.subscribe", params, timeout=call_timeout))
+
+    def events_unsubscribe(
+        self,
+        *,
+        call_timeout: float | None = None,
+    ) -> types.FeedUnsubscribed:
+        """Stops following the feed of changes.
+
+        `events.unsubscribe`. Needs a key with the scope `read`.
+        """
+        params: Mapping[str, Any] = {}
+        return cast("types.FeedUnsubscribed", self.call("events.unsubscribe", params, timeout=call_timeout))
 
     def reload_mcp(
         self,

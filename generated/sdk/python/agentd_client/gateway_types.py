@@ -46,6 +46,17 @@ class AliasDirective(TypedDict):
     target: str
 
 
+class ApiAnswer(TypedDict):
+    """The answer of an operation, also when it is an error of the operation."""
+
+    #: The status code of HTTP.
+    status: int
+    #: Names in lower case.
+    headers: dict[str, str]
+    #: The JSON value, the text of a body that is not JSON, or null without a body.
+    body: Any
+
+
 class _ApprovalAnswerRequired(TypedDict):
     choice: AskChoice
 
@@ -453,6 +464,124 @@ class ExecDirective(_ExecDirectiveRequired, total=False):
     session_id: str
 
 
+class _FeedBookmarkEventRequired(TypedDict):
+    type: Literal["feed.bookmark"]
+    #: Unix time in milliseconds.
+    ts: float
+    payload: FeedBookmarkPayload
+
+class FeedBookmarkEvent(_FeedBookmarkEventRequired, total=False):
+    """The position of the subscription after 60 seconds without an event of its types."""
+
+    session_id: str
+    seq: int
+    turn_id: str
+
+
+class FeedBookmarkPayload(TypedDict):
+    #: Pass it as `after`.
+    cursor: str
+
+
+class _FeedChangeEventRequired(TypedDict):
+    type: Literal["feed.event"]
+    #: Unix time in milliseconds.
+    ts: float
+    payload: FeedEvent
+
+class FeedChangeEvent(_FeedChangeEventRequired, total=False):
+    """A change of a resource, after `events.subscribe`."""
+
+    session_id: str
+    seq: int
+    turn_id: str
+
+
+class _FeedClosedEventRequired(TypedDict):
+    type: Literal["feed.closed"]
+    #: Unix time in milliseconds.
+    ts: float
+    payload: FeedClosedPayload
+
+class FeedClosedEvent(_FeedClosedEventRequired, total=False):
+    """The last event of a subscription."""
+
+    session_id: str
+    seq: int
+    turn_id: str
+
+
+class _FeedClosedPayloadRequired(TypedDict):
+    #: `unsubscribed`, `replaced` by a later subscription of this connection, or the code of an error.
+    reason: str
+    #: Pass it as `after` to continue.
+    cursor: str
+
+class FeedClosedPayload(_FeedClosedPayloadRequired, total=False):
+    #: The error in plain words.
+    message: str
+
+
+_FeedEventDataRequired = TypedDict(
+    "_FeedEventDataRequired",
+    {
+        "object": str,
+        "id": str,
+    },
+)
+
+class FeedEventData(_FeedEventDataRequired, total=False):
+    """The kind and id of the resource, and its state after the change. run: status, kind, session_id, source.
+    question: kind, status, run_id, session_id, expires_at. message: platform, status, ref. delivery:
+    route, event, status, run_id. route: enabled. occurrence: job_id, scheduled_at, status,
+    delivery_status. job: state, revision. grant: tool. key: name, scopes, expires_at, previous_expires_at;
+    config: changed, restart_required. Events of keys and of the configuration need the scope admin.
+    """
+
+
+_FeedEventRequired = TypedDict(
+    "_FeedEventRequired",
+    {
+        #: Opaque position in the feed; pass it as `after`.
+        "id": str,
+        "object": Literal["event"],
+        "type": "FeedEventType",
+        #: Unix time in seconds.
+        "created_at": float,
+        "owner": str,
+        #: Author of the change: the name of a key, or a surface such as `http:ci`. Null: the server.
+        "actor": Union[str, None],
+        #: The kind and id of the resource, and its state after the change. run: status, kind, session_id,
+        #: source. question: kind, status, run_id, session_id, expires_at. message: platform, status, ref.
+        #: delivery: route, event, status, run_id. route: enabled. occurrence: job_id, scheduled_at, status,
+        #: delivery_status. job: state, revision. grant: tool. key: name, scopes, expires_at,
+        #: previous_expires_at; config: changed, restart_required. Events of keys and of the configuration
+        #: need the scope admin.
+        "data": "FeedEventData",
+    },
+)
+
+class FeedEvent(_FeedEventRequired, total=False):
+    """A committed change of a resource. It holds no titles, prompts or texts: read the resource by `data.id`.
+    """
+
+
+#: The kind of a resource and its change.
+FeedEventType: TypeAlias = Literal["session.created", "session.updated", "session.deleted", "run.created", "run.updated", "question.created", "question.updated", "delivery.created", "delivery.updated", "route.created", "route.updated", "route.deleted", "occurrence.created", "occurrence.updated", "message.created", "message.updated", "job.created", "job.updated", "job.deleted", "grant.created", "grant.deleted", "key.created", "key.updated", "key.deleted", "config.updated"]
+
+
+class FeedSubscription(TypedDict):
+    #: The position of the feed. Events behind it follow as `feed.event`.
+    cursor: str
+    #: Changes with the database: cursors of another epoch are invalid.
+    epoch: str
+
+
+class FeedUnsubscribed(TypedDict):
+    #: False when the connection did not follow the feed.
+    unsubscribed: bool
+
+
 class _FileChangeRequired(TypedDict):
     #: Absolute path.
     path: str
@@ -551,6 +680,9 @@ GatewayEvent: TypeAlias = Union[
     "SubagentEndedEvent",
     "BackgroundDoneEvent",
     "SkinChangedEvent",
+    "FeedChangeEvent",
+    "FeedBookmarkEvent",
+    "FeedClosedEvent",
 ]
 
 
@@ -1559,6 +1691,8 @@ class SubagentReport(_SubagentReportRequired, total=False):
     task_count: int
     model: str
     text: str
+    #: Absent: all configured ones.
+    toolsets: list[str]
     tool_name: str
     tool_preview: str
     tool_count: int

@@ -491,7 +491,7 @@ ErrorType: TypeAlias = Literal["invalid_request_error", "authentication_error", 
 
 
 #: Stable name of the error.
-ErrorCode: TypeAlias = Literal["invalid_json", "invalid_request", "missing_required_parameter", "unsupported_parameter", "invalid_content_part", "unsupported_content_type", "invalid_image_url", "string_above_max_length", "model_not_found", "invalid_session_id", "invalid_session_key", "invalid_cursor", "invalid_idempotency_key", "invalid_approval_choice", "invalid_approval_request", "invalid_steer_input", "invalid_config", "invalid_answer", "invalid_schedule", "request_timeout", "missing_api_key", "invalid_api_key", "insufficient_scope", "auth_required", "auth_required_for_session", "host_not_allowed", "origin_not_allowed", "not_found", "run_not_found", "session_not_found", "response_not_found", "previous_response_not_found", "ask_not_found", "question_not_found", "route_not_found", "key_not_found", "delivery_not_found", "job_not_found", "occurrence_not_found", "message_not_found", "platform_not_found", "skill_not_found", "method_not_allowed", "unsupported_media_type", "body_too_large", "session_busy", "ask_not_pending", "question_not_pending", "route_exists", "route_is_static", "key_exists", "key_is_static", "last_admin_key", "delivery_not_replayable", "receiver_disabled", "job_over", "job_busy", "message_not_retryable", "message_being_sent", "platform_not_ready", "approval_not_active", "approval_not_pending", "run_not_active", "run_not_accepting_steer", "response_not_cancellable", "idempotency_key_conflict", "run_events_expired", "events_expired", "precondition_failed", "rate_limit_exceeded", "too_many_concurrent_runs", "too_many_subscribers", "budget_exceeded", "context_too_long", "nothing_to_branch", "nothing_to_undo", "invalid_title", "unknown_command", "command_usage", "too_many_live_sessions", "queue_full", "internal_error", "provider_error", "agent_incomplete", "server_draining", "state_store_unavailable", "agent_timeout"]
+ErrorCode: TypeAlias = Literal["invalid_json", "invalid_request", "missing_required_parameter", "unsupported_parameter", "invalid_content_part", "unsupported_content_type", "invalid_image_url", "string_above_max_length", "model_not_found", "invalid_session_id", "invalid_session_key", "invalid_cursor", "invalid_idempotency_key", "invalid_approval_choice", "invalid_approval_request", "invalid_steer_input", "invalid_config", "invalid_answer", "invalid_schedule", "secret_not_allowed", "request_timeout", "missing_api_key", "invalid_api_key", "insufficient_scope", "auth_required", "auth_required_for_session", "host_not_allowed", "origin_not_allowed", "not_found", "run_not_found", "session_not_found", "response_not_found", "previous_response_not_found", "ask_not_found", "question_not_found", "route_not_found", "key_not_found", "grant_not_found", "delivery_not_found", "job_not_found", "occurrence_not_found", "message_not_found", "platform_not_found", "skill_not_found", "method_not_allowed", "unsupported_media_type", "body_too_large", "session_busy", "ask_not_pending", "question_not_pending", "route_exists", "route_is_static", "key_exists", "key_is_static", "last_admin_key", "delivery_not_replayable", "receiver_disabled", "job_over", "job_busy", "message_not_retryable", "message_being_sent", "platform_not_ready", "approval_not_active", "approval_not_pending", "run_not_active", "run_not_accepting_steer", "response_not_cancellable", "idempotency_key_conflict", "run_events_expired", "events_expired", "precondition_failed", "precondition_required", "rate_limit_exceeded", "too_many_concurrent_runs", "too_many_subscribers", "budget_exceeded", "context_too_long", "nothing_to_branch", "nothing_to_undo", "invalid_title", "unknown_command", "command_usage", "too_many_live_sessions", "queue_full", "internal_error", "provider_error", "agent_incomplete", "server_draining", "state_store_unavailable", "agent_timeout"]
 
 
 class _ErrorBodyRequired(TypedDict):
@@ -1564,9 +1564,7 @@ class SecretExpiredEvent(TypedDict):
     reason: Literal["timeout", "cancelled"]
 
 
-class SubagentRequestedEvent(TypedDict):
-    """A task waits for a sub-agent, which will be the run `subagent_id`."""
-
+class _SubagentRequestedEventRequired(TypedDict):
     event: Literal["subagent.spawn_requested"]
     run_id: str
     seq: int
@@ -1582,10 +1580,14 @@ class SubagentRequestedEvent(TypedDict):
     task_count: int
     model: str
 
+class SubagentRequestedEvent(_SubagentRequestedEventRequired, total=False):
+    """A task waits for a sub-agent, which will be the run `subagent_id`."""
 
-class SubagentStartEvent(TypedDict):
-    """A sub-agent started a task. It is a separate run with the id `subagent_id`."""
+    #: Toolsets of the sub-agent. Absent, it has all configured ones.
+    toolsets: list[str]
 
+
+class _SubagentStartEventRequired(TypedDict):
     event: Literal["subagent.start"]
     run_id: str
     seq: int
@@ -1601,6 +1603,12 @@ class SubagentStartEvent(TypedDict):
     task_index: int
     task_count: int
     model: str
+
+class SubagentStartEvent(_SubagentStartEventRequired, total=False):
+    """A sub-agent started a task. It is a separate run with the id `subagent_id`."""
+
+    #: Toolsets of the sub-agent. Absent, it has all configured ones.
+    toolsets: list[str]
 
 
 class SubagentThoughtEvent(TypedDict):
@@ -3279,6 +3287,64 @@ class PlatformTest(TypedDict):
     took_ms: int
 
 
+class ConfigIssue(TypedDict):
+    #: The key, such as api_server.port, or a variable. Empty: the file itself.
+    path: str
+    #: A clause about the value.
+    message: str
+    #: In the file, from 1.
+    line: int | None
+    column: int | None
+    severity: Literal["error", "warning"]
+
+
+_ConfigViewRequired = TypedDict(
+    "_ConfigViewRequired",
+    {
+        "object": Literal["agent.config"],
+        #: The values in use, with all defaults.
+        "effective": dict[str, Any],
+        #: The content of the file. Null: it does not exist, or cannot be read.
+        "file": Union[dict[str, Any], None],
+        #: Mistakes in the file and its variables.
+        "issues": list["ConfigIssue"],
+        #: Keys whose value in the file differs from the one in use. A restart applies them.
+        "pending_restart": list[str],
+    },
+)
+
+class ConfigView(_ConfigViewRequired, total=False):
+    """The configuration. Secrets are `[redacted]`; references such as `env:NAME` are shown."""
+
+
+#: A JSON Merge Patch of the file; null removes a key, so that its default applies. Lists are replaced as a
+#: whole.
+ConfigPatch: TypeAlias = dict[str, Any]
+
+
+_ConfigChangeRequired = TypedDict(
+    "_ConfigChangeRequired",
+    {
+        "object": Literal["agent.config.change"],
+        #: Keys of the file that changed.
+        "changed": list[str],
+        #: Those that this server already uses.
+        "applied": list[str],
+        #: Those that need a restart.
+        "restart_required": list[str],
+    },
+)
+
+class ConfigChange(_ConfigChangeRequired, total=False):
+    pass
+
+
+#: JSON Schema 2020-12 of the file. `x-applies` says when a change takes effect: `live`, or at the next
+#: `restart`; `reload`, when the MCP servers are reloaded. `x-secret` marks values that only `env:NAME` may
+#: set over this API.
+ConfigSchema: TypeAlias = dict[str, Any]
+
+
 KeyStatus: TypeAlias = Literal["active", "expired", "revoked"]
 
 
@@ -3389,6 +3455,179 @@ class UpdateKeyBody(TypedDict, total=False):
 class RotateKeyBody(TypedDict, total=False):
     #: How long the present value still works. Default: 300.
     expire_previous_seconds: int | None
+
+
+class ForkSessionBody(TypedDict, total=False):
+    #: Null: the next number of the parent's title.
+    title: str | None
+    #: `sequence` of the last message to copy. Null: the last complete one.
+    through_message: int | None
+
+
+class CompressSessionBody(TypedDict, total=False):
+    #: The subject that the summary must keep.
+    focus: str | None
+
+
+class UndoSessionBody(TypedDict, total=False):
+    #: Default: 1.
+    turns: int | None
+
+
+_SessionUndoneRequired = TypedDict(
+    "_SessionUndoneRequired",
+    {
+        "object": Literal["agent.session.undone"],
+        "session_id": str,
+        #: Number of messages.
+        "removed": int,
+        #: The oldest removed prompt, to edit it.
+        "prompt": str,
+    },
+)
+
+class SessionUndone(_SessionUndoneRequired, total=False):
+    pass
+
+
+class _SessionUpdatedEventRequired(TypedDict):
+    event: Literal["session.updated"]
+    session_id: str
+    seq: int
+    timestamp: float
+
+class SessionUpdatedEvent(_SessionUpdatedEventRequired, total=False):
+    """Settings of the session changed. Contains the changed settings only."""
+
+    title: str | None
+    #: Null: the configuration applies.
+    model: str | None
+    reasoning_effort: str | None
+    yolo: bool
+    mode: Literal["ask", "accept_edits", "dont_ask", "plan"]
+    #: Null: agent.workspace.
+    cwd: str | None
+
+
+class SessionUndoneEvent(TypedDict):
+    """The newest turns were removed."""
+
+    event: Literal["session.undone"]
+    session_id: str
+    seq: int
+    timestamp: float
+    #: Number of messages.
+    removed: int
+
+
+class BackgroundCompleteEvent(TypedDict):
+    """A background prompt finished. `task_id` is its run."""
+
+    event: Literal["background.complete"]
+    session_id: str
+    seq: int
+    timestamp: float
+    task_id: str
+    status: Literal["complete", "error"]
+    text: str
+
+
+#: An event of a run of the session, or of the session itself. The id of the server-sent event is its number
+#: in the session; `seq` of an event of a run is its number in the run.
+SessionFrame: TypeAlias = Union[
+    "RunQueuedEvent",
+    "RunStartedEvent",
+    "RunSnapshotEvent",
+    "MessageStartedEvent",
+    "MessageDeltaEvent",
+    "MessageCompletedEvent",
+    "ReasoningDeltaEvent",
+    "ReasoningCompletedEvent",
+    "ToolGeneratingRunEvent",
+    "ToolStartedEvent",
+    "ToolProgressEvent",
+    "ToolCompletedEvent",
+    "ToolRequestedEvent",
+    "ApprovalRequestEvent",
+    "ApprovalRespondedEvent",
+    "ApprovalExpiredEvent",
+    "ClarifyRequestEvent",
+    "ClarifyRespondedEvent",
+    "ClarifyExpiredEvent",
+    "SudoRequestEvent",
+    "SudoRespondedEvent",
+    "SudoExpiredEvent",
+    "SecretRequestEvent",
+    "SecretRespondedEvent",
+    "SecretExpiredEvent",
+    "SubagentRequestedEvent",
+    "SubagentStartEvent",
+    "SubagentThoughtEvent",
+    "SubagentToolEvent",
+    "SubagentProgressEvent",
+    "SubagentCompleteEvent",
+    "SteerAcceptedEvent",
+    "CompressionStartedEvent",
+    "CompressionCompletedEvent",
+    "NoticeEvent",
+    "UsageUpdatedEvent",
+    "RunSteeredEvent",
+    "RunStoppingEvent",
+    "RunCompletedEvent",
+    "RunFailedEvent",
+    "RunCancelledEvent",
+    "RunInterruptedEvent",
+    "SessionUpdatedEvent",
+    "SessionUndoneEvent",
+    "BackgroundCompleteEvent",
+]
+
+
+_GrantRequired = TypedDict(
+    "_GrantRequired",
+    {
+        "object": Literal["agent.grant"],
+        "id": str,
+        "owner": str,
+        "tool": str,
+        #: The call that was approved first.
+        "title": str,
+        #: Unix time in seconds.
+        "created_at": float,
+    },
+)
+
+class Grant(_GrantRequired, total=False):
+    """An approval that was given for always. Calls like it need no approval."""
+
+
+_GrantListRequired = TypedDict(
+    "_GrantListRequired",
+    {
+        "object": Literal["list"],
+        "data": list["Grant"],
+        "first_id": Union[str, None],
+        #: Pass it as `after`.
+        "last_id": Union[str, None],
+        "has_more": bool,
+    },
+)
+
+class GrantList(_GrantListRequired, total=False):
+    pass
+
+
+_DeletedGrantRequired = TypedDict(
+    "_DeletedGrantRequired",
+    {
+        "id": str,
+        "object": Literal["agent.grant"],
+        "deleted": bool,
+    },
+)
+
+class DeletedGrant(_DeletedGrantRequired, total=False):
+    pass
 
 
 #: config: the configuration file. subscription: created with this API or `agentd webhook subscribe`.
@@ -3718,7 +3957,7 @@ class ReplayDeliveryBody(TypedDict, total=False):
 
 
 #: The kind of a resource and its change.
-FeedEventType: TypeAlias = Literal["session.created", "session.updated", "session.deleted", "run.created", "run.updated", "question.created", "question.updated", "delivery.created", "delivery.updated", "route.created", "route.updated", "route.deleted", "occurrence.created", "occurrence.updated", "message.created", "message.updated", "job.created", "job.updated", "job.deleted", "key.created", "key.updated", "key.deleted"]
+FeedEventType: TypeAlias = Literal["session.created", "session.updated", "session.deleted", "run.created", "run.updated", "question.created", "question.updated", "delivery.created", "delivery.updated", "route.created", "route.updated", "route.deleted", "occurrence.created", "occurrence.updated", "message.created", "message.updated", "job.created", "job.updated", "job.deleted", "grant.created", "grant.deleted", "key.created", "key.updated", "key.deleted", "config.updated"]
 
 
 _FeedEventDataRequired = TypedDict(
@@ -3733,8 +3972,8 @@ class FeedEventData(_FeedEventDataRequired, total=False):
     """The kind and id of the resource, and its state after the change. run: status, kind, session_id, source.
     question: kind, status, run_id, session_id, expires_at. message: platform, status, ref. delivery:
     route, event, status, run_id. route: enabled. occurrence: job_id, scheduled_at, status,
-    delivery_status. job: state, revision. key: name, scopes, expires_at, previous_expires_at; events of
-    keys need the scope admin.
+    delivery_status. job: state, revision. grant: tool. key: name, scopes, expires_at, previous_expires_at;
+    config: changed, restart_required. Events of keys and of the configuration need the scope admin.
     """
 
 
@@ -3753,8 +3992,9 @@ _FeedEventRequired = TypedDict(
         #: The kind and id of the resource, and its state after the change. run: status, kind, session_id,
         #: source. question: kind, status, run_id, session_id, expires_at. message: platform, status, ref.
         #: delivery: route, event, status, run_id. route: enabled. occurrence: job_id, scheduled_at, status,
-        #: delivery_status. job: state, revision. key: name, scopes, expires_at, previous_expires_at; events
-        #: of keys need the scope admin.
+        #: delivery_status. job: state, revision. grant: tool. key: name, scopes, expires_at,
+        #: previous_expires_at; config: changed, restart_required. Events of keys and of the configuration
+        #: need the scope admin.
         "data": "FeedEventData",
     },
 )
@@ -4342,48 +4582,6 @@ _FeedBookmarkRequired = TypedDict(
 
 class FeedBookmark(_FeedBookmarkRequired, total=False):
     """Sent after 60 seconds without an event of the requested types. The position advances."""
-
-
-class _SessionUpdatedEventRequired(TypedDict):
-    event: Literal["session.updated"]
-    session_id: str
-    seq: int
-    timestamp: float
-
-class SessionUpdatedEvent(_SessionUpdatedEventRequired, total=False):
-    """Settings of the session changed. Contains the changed settings only."""
-
-    title: str | None
-    #: Null: the configuration applies.
-    model: str | None
-    reasoning_effort: str | None
-    yolo: bool
-    mode: Literal["ask", "accept_edits", "dont_ask", "plan"]
-    #: Null: agent.workspace.
-    cwd: str | None
-
-
-class SessionUndoneEvent(TypedDict):
-    """The newest turns were removed."""
-
-    event: Literal["session.undone"]
-    session_id: str
-    seq: int
-    timestamp: float
-    #: Number of messages.
-    removed: int
-
-
-class BackgroundCompleteEvent(TypedDict):
-    """A background prompt finished. `task_id` is its run."""
-
-    event: Literal["background.complete"]
-    session_id: str
-    seq: int
-    timestamp: float
-    task_id: str
-    status: Literal["complete", "error"]
-    text: str
 
 
 class _WebhookEventDataRequired(TypedDict):

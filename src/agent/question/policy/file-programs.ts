@@ -295,6 +295,12 @@ export const query: Rule = (call) => {
   const isYq = name === "yq";
   if (isYq && args.some((arg) => /load|strload|env\(/.test(arg)))
     call.ask("yq may read other files from its expression", "unclear");
+  if (isYq && findOption(args, /^(-[a-zA-Z]*s|--split)/)) {
+    call.changes();
+    call.ask("yq -s writes files with names from its expression", "code");
+  }
+  if (args.some((arg) => /\b(import|include)\b/.test(arg)) || findOption(args, /^(-[a-zA-Z]*f$|--from-file)/))
+    call.ask(`${name}'s program may read other files`, "code");
   const isInPlace = isYq && findOption(args, /^(-[a-zA-Z]*i|--in-?place)/) !== undefined;
   for (const file of isInPlace ? operandsOf(args).slice(1) : []) call.write(file);
   for (const arg of args) if (!isInPlace || arg.includes("/") || arg.startsWith(".")) call.read(arg);

@@ -123,7 +123,18 @@ const subcommands: ReadonlyMap<string, Subcommand> = new Map<string, Subcommand>
       unless: [/^(remove|prune|edit|merge)$/, "deletes or rewrites notes", "rewriting"],
     },
   ],
-  ["config", { looks: /^(--get.*|--list|-l|list|get)$/, questions: ["changes what git does", "steering"] }],
+  [
+    "config",
+    {
+      looks: /^(--get|--get-all|--get-urlmatch|--get-color.*|get)$/,
+      questions: ["changes what git does", "steering"],
+      unless: [
+        /^(--list|-l|list|--get-regexp|-e|--edit|edit)$|extraheader/i,
+        "shows headers and addresses, which may hold secrets, or starts an editor",
+        "sensitive",
+      ],
+    },
+  ],
   ["clone", questions("fetches code", "fetching")],
   [
     "submodule",
@@ -205,18 +216,25 @@ const subcommands: ReadonlyMap<string, Subcommand> = new Map<string, Subcommand>
 export const git: Rule = (call) => {
   const { args } = call;
   let at = 0;
+  let folder = ".";
   for (; /^-./.test(args[at] ?? ""); at += 1) {
     const option = args[at] ?? "";
     if (/^(--version|--help|-h|-v)$/.test(option)) return;
     if (/^(-P|--no-pager|--no-optional-locks|--literal-pathspecs)$/.test(option)) continue;
     if (option !== "-C") return refuse(call, option, "changes what git runs, or where it works", "code");
-    call.read(args[(at += 1)] ?? ANY);
+    const next = args[(at += 1)] ?? ANY;
+    folder = /^[/~]/.test(next) ? next : `${folder}/${next}`;
+    call.read(folder);
   }
   const [name, ...rest] = args.slice(at);
-  if (name !== undefined) return subcommand(call, name, rest);
+  if (name !== undefined) return subcommand(call, name, { rest, folder });
 };
 
-function subcommand(call: Call, name: string, rest: readonly string[]): void {
+function subcommand(
+  call: Call,
+  name: string,
+  { rest, folder }: { readonly rest: readonly string[]; readonly folder: string },
+): void {
   if (!isConstant(name)) return refuse(call, "?", "is only known at run time", "unclear");
   const rule = subcommands.get(name);
   if (!rule) return refuse(call, name, "is unknown, and may be an alias for anything", "code");
@@ -226,7 +244,7 @@ function subcommand(call: Call, name: string, rest: readonly string[]): void {
     rest.includes("--staged") &&
     rest.every((word) => isConstant(word) && !/^(-W|--worktree|-s|--source)/.test(word))
   )
-    return call.changes();
+    return call.write(folder);
   // A new branch loses nothing.
   if (
     name === "checkout" &&
@@ -234,13 +252,14 @@ function subcommand(call: Call, name: string, rest: readonly string[]): void {
     rest.length <= 3 &&
     rest.every((word, index) => isConstant(word) && (index === 0 || !word.startsWith("-")))
   )
-    return call.changes();
+    return call.write(folder);
   const words = withoutTexts(rest, rule.texts);
   if (rule.looks === true) return look(call, name, { words, rule });
-  if (name === "config" && words.length === 1 && /^[\w.-]+$/.test(words[0] ?? "")) return;
+  if (name === "config" && words.length === 1 && /^\w[\w.-]*$/.test(words[0] ?? "")) return;
   const odd = words.find((word) => rule.unless?.[0].test(word));
   if (odd === undefined && rule.looks && isLook(words, rule.looks)) return readPaths(call, words);
-  call.changes();
+  // A repository elsewhere is outside of the workspace, whatever the words name.
+  call.write(folder);
   if (odd !== undefined) return refuse(call, name, rule.unless?.[1] ?? "", rule.unless?.[2] ?? "code");
   // An unknown word may be a decisive one.
   if (words.some(hasAny)) return refuse(call, name, "gets words that are only known at run time", "unclear");

@@ -53,6 +53,12 @@ export const fetchPage: Rule = (call) => {
   for (const arg of args) if (isConstant(arg) && !arg.includes("://")) call.read(arg);
   if (!args.every(isConstant))
     return call.ask(`${name} sends data that is only known at run time to another machine`, "outward");
+  const deletes = args.some(
+    (arg, index) =>
+      /^(-[a-zA-Z]*X|--request=|--method=)DELETE$|^DELETE$/i.test(arg) &&
+      (arg.length > 6 || /^(-[a-zA-Z]*X|--request|--method)$/.test(args[index - 1] ?? "")),
+  );
+  if (deletes) return call.ask(`${name} deletes something on another machine`, "destructive");
   const addresses = readWords(call, fetcher);
   if (addresses === undefined) return;
   for (const address of addresses) checkAddress(call, address);

@@ -2,7 +2,7 @@
 import { operandsOf, type Call, type Rule } from "./program.ts";
 import { isConstant } from "./words.ts";
 
-/** Commands that only show public data: first word, and second where several exist. */
+/** Commands that only show the service, not conversations or messages: first word, and second where several exist. */
 const showing: Readonly<Record<string, RegExp>> = {
   version: /^$/,
   doctor: /^$/,
@@ -11,18 +11,19 @@ const showing: Readonly<Record<string, RegExp>> = {
   help: /^\w*$/,
   model: /^(|show|list)$/,
   config: /^(path|check|get)$/,
-  sessions: /^(list|show)$/,
+  sessions: /^list$/,
   cron: /^(list|show|runs|status)$/,
   webhook: /^(list|ls)$/,
   platforms: /^list$/,
-  outbox: /^(list|show)$/,
-  deliveries: /^(list|show)$/,
+  outbox: /^list$/,
+  deliveries: /^list$/,
 };
 const secretKey = /key|secret|token|password|credential|header|env|auth/i;
 
-/** Returns whether a path or a package name is the service's program. */
+/** Returns whether a path, a package name or a name of the service manager means the service's program. */
 export const isService = (path: string): boolean =>
-  /(^|\/)agentd(@[\w.-]+)?(\.m?js)?$/.test(path) || /(^|\/)src\/cli\/main\.ts$/.test(path);
+  /(^|[/:])agentd(@[\w.-]+)?(\.m?js|\.service|\.plist)?$/.test(path) ||
+  /(^|\/)src\/cli\/main\.ts$/.test(path);
 
 /** `agentd` and its words. */
 export const service: Rule = (call) => {
@@ -43,11 +44,19 @@ export function changesService(call: Call, args: readonly string[]): void {
 
 function looks(args: readonly string[]): boolean {
   if (!args.every(isConstant)) return false;
-  if (args.length === 0 || args.some((arg) => /^(--help|-h|--version)$/.test(arg))) return true;
+  if (args.length === 0 || asksOnlyHelp(args)) return true;
   if (args.some((arg) => /^--(reveal|output|o|profile)\b|^-o/.test(arg))) return false;
   const [command = "", subcommand = "", key = ""] = operandsOf(args);
   if (!Object.hasOwn(showing, command) || args[0] !== command) return false;
-  if (command === "webhook" && subcommand === "deliveries") return /^(list|show|)$/.test(key);
+  if (command === "webhook" && subcommand === "deliveries") return /^(list|)$/.test(key);
   if (command === "config" && subcommand === "get") return key !== "" && !secretKey.test(key);
   return showing[command]?.test(subcommand) === true;
+}
+
+/** Behind `--`, or as the value of another option, `--help` is a text like any other. */
+function asksOnlyHelp(args: readonly string[]): boolean {
+  return (
+    args.every((arg) => !arg.startsWith("-") || /^(--help|-h|--version)$/.test(arg)) &&
+    args.some((arg) => arg.startsWith("-"))
+  );
 }

@@ -67,7 +67,7 @@ const obeyedNames = new Set(
     "agents.md agents.override.md claude.md claude.local.md gemini.md skill.md .cursorrules .windsurfrules .clinerules .aider.conf.yml " +
     ".mcp.json copilot-instructions.md .gitlab-ci.yml jenkinsfile .travis.yml azure-pipelines.yml .drone.yml " +
     "bitbucket-pipelines.yml .pre-commit-config.yaml lefthook.yml .lefthook.yml .yarnrc .yarnrc.yml .pnpmfile.cjs bunfig.toml " +
-    ".mise.toml mise.toml .tool-versions pip.conf .gitmodules .lesskey .exrc .nvimrc .gdbinit .curlrc .wgetrc"
+    "rust-toolchain rust-toolchain.toml .pam_environment .mise.toml mise.toml .tool-versions pip.conf .gitmodules .lesskey .exrc .nvimrc .gdbinit .curlrc .wgetrc"
   ).split(" "),
 );
 const obeyedFolders = new Set(
@@ -82,7 +82,17 @@ const obeyedFolderPairs = [
   ".git/config",
   ".git/info",
   ".cargo/config.toml",
+  ".cargo/config",
+  "library/launchagents",
+  "library/launchdaemons",
+  ".local/share/systemd",
 ];
+/** What the machine reads when it starts, when a user signs in, and at set times. */
+const startUpPaths =
+  /^\/(private\/)?(etc\/(systemd|cron|anacrontab|init|rc|profile|bash|zsh|csh|fish|environment|sudoers|ld\.so|pam|security|xdg|udev|modprobe|apt|ssh|gitconfig|inetd|xinetd|at\.)|var\/spool\/(cron|anacron|at)|var\/at\/|(usr\/)?lib\/systemd|lib\/udev)/;
+/** Folders in which shells look for programs. A program there replaces another of its name in all later commands. */
+const programFolder =
+  /^((\/usr(\/local)?|\/opt\/(homebrew|local))?\/s?bin|~\/(\.local\/bin|bin|\.cargo\/bin|go\/bin|\.deno\/bin|\.bun\/bin|\.npm-global\/bin))(\/|$)/;
 const obeyedSamples = [...obeyedNames, ...obeyedFolders, ".git", ".github", "config.yaml", "state.db"];
 
 const harmlessDevices = new Set(["/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty", "/dev/zero"]);
@@ -143,6 +153,9 @@ function obeyedReason(path: string, { home }: PolicyPaths): string | undefined {
   const segments = lower.split("/");
   const name = segments.at(-1) ?? "";
   if (startUpNames.test(name)) return `${path} runs when a shell or a tool starts`;
+  if (startUpPaths.test(lower)) return `${path} runs when the machine starts, at sign-in or at set times`;
+  const fromHome = isWithin(path, home) ? `~${path.slice(home.length)}` : path;
+  if (programFolder.test(fromHome)) return `${path} is where shells look for programs`;
   if (isWithin(path, `${home}/.config`)) return `${path} changes the user's settings`;
   if (/\/\.git\/(hooks|config|info)(\/|$)/.test(lower)) return `${path} changes what git runs`;
   const isObeyed =

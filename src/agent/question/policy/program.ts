@@ -174,11 +174,8 @@ export const risky: readonly (readonly [reason: string, risk: Risk, names: strin
     "system",
     "iptables ip6tables nft ufw firewall-cmd ifconfig ip route insmod rmmod modprobe sysctl kexec tc",
   ],
-  [
-    "runs something later or in the background",
-    "code",
-    "crontab at batch disown screen tmux daemonize dtach",
-  ],
+  ["runs something later or in the background", "code", "disown screen tmux daemonize dtach"],
+  ["runs commands at a later time, without approval", "steering", "crontab at batch"],
   [
     "reaches another machine",
     "outward",
@@ -286,19 +283,25 @@ export const builders: Readonly<Record<string, Builder>> = {
     publishes: /^(deploy|release:\w+)$/,
   },
   gradle: {
-    looks: /^(tasks|projects|properties)$/,
-    tasks: /^(test|build|check|assemble|clean|run)$/,
+    // Even a list of tasks runs the build script.
+    looks: NOTHING,
+    tasks: /^(tasks|projects|properties|dependencies|test|build|check|assemble|clean|run)$/,
     publishes: /^publish/,
   },
   dotnet: { looks: NOTHING, tasks: /^(test|build|run|format)$/, publishes: /^(nuget|publish)$/ },
   swift: { looks: NOTHING, tasks: /^(test|build|run)$/, publishes: NOTHING },
   mix: { looks: NOTHING, tasks: /^(test|compile|format)$/, publishes: /^hex/ },
-  composer: { looks: /^(show|outdated|validate)$/, tasks: /^(test|run|run-script)$/, publishes: NOTHING },
-  bundle: { looks: /^(list|show|outdated|check)$/, tasks: NOTHING, runs: /^exec$/, publishes: NOTHING },
+  // Every command of these runs code of the workspace: plugins, the Gemfile.
+  composer: {
+    looks: NOTHING,
+    tasks: /^(show|outdated|validate|test|run|run-script)$/,
+    publishes: NOTHING,
+  },
+  bundle: { looks: NOTHING, tasks: /^(list|show|outdated|check)$/, runs: /^exec$/, publishes: NOTHING },
   gem: { looks: /^(list|which)$/, tasks: NOTHING, publishes: /^(push|yank|owner|signin)$/ },
   poetry: { looks: /^(show|check|version)$/, tasks: NOTHING, runs: /^run$/, publishes: /^(publish|config)$/ },
-  uv: { looks: /^(version|tree)$/, tasks: NOTHING, runs: /^run$/, publishes: /^publish$/ },
-  hatch: { looks: /^version$/, tasks: /^test$/, runs: /^run$/, publishes: /^publish$/ },
+  uv: { looks: /^version$/, tasks: NOTHING, runs: /^run$/, publishes: /^publish$/ },
+  hatch: { looks: NOTHING, tasks: /^(version|test)$/, runs: /^run$/, publishes: /^publish$/ },
   pipenv: { looks: NOTHING, tasks: NOTHING, runs: /^run$/, publishes: NOTHING },
   rye: { looks: NOTHING, tasks: /^test$/, runs: /^run$/, publishes: /^publish$/ },
   conda: { looks: /^(list|info)$/, tasks: NOTHING, runs: /^run$/, publishes: NOTHING },
@@ -308,6 +311,6 @@ export const builders: Readonly<Record<string, Builder>> = {
 };
 
 export const destroying =
-  /(^|[\s;&|(])(rm|rmi|rmdir|rb|delete|destroy|prune|purge|drop|dd|mkfs\S*|shred|truncate|wipe|down|uninstall|autoremove|flushall|flushdb|dropDatabase\S*|DROP|TRUNCATE|DELETE)($|[\s;&|()])|dropDatabase|flush(all|db)|^(delete|terminate|destroy)-|^--(delete|prune|purge|force)/i;
+  /(^|[\s;&|(:])(rm|rmi|rmdir|rb|del|delete|destroy|prune|purge|drop|drain|dd|mkfs\S*|shred|truncate|wipe|down|uninstall|autoremove|flushall|flushdb)($|[\s;&|():])|\.(drop|remove|delete)\w*\(|dropDatabase|flush(all|db)|^(delete|terminate|destroy)-|^--(delete|prune|purge|force|clean|drop)|^--?auto-approve/i;
 export const secretWord =
-  /^(auth|secrets?|tokens?|secretsmanager|ssm|kms|get-secret\S*|print-access-token)($|\/)/;
+  /^(auth|ssm|kms|--raw|env:\w+)($|\/)|(^|[-_/])(secrets?|tokens?|passwords?|credentials?|access[-_]keys?|secretsmanager)($|[-_/])/i;

@@ -18,14 +18,13 @@ import {
 } from "./file-programs.ts";
 import { git } from "./git.ts";
 import { fetchPage } from "./network.ts";
-import { changesService, isService, service } from "./own-commands.ts";
+import { act, administer, asksHelp, riskOf, startedByWords } from "./beyond.ts";
+import { changesService, service } from "./own-commands.ts";
 import {
-  type Administration,
   administrations,
   type Builder,
   builders,
   type Call,
-  destroying,
   findOption,
   ofNode,
   operandsOf,
@@ -34,24 +33,12 @@ import {
   risky,
   type Rule,
   sayings,
-  secretWord,
   statings,
   valuesOfOption,
 } from "./program.ts";
-import type { Risk } from "./risk.ts";
-import { env, evaluate, find, isStarter, runsPath, shells, source, starterRule, xargs } from "./starters.ts";
+import { env, evaluate, find, isStarter, runsPath, source, starterRule, xargs } from "./starters.ts";
 import { riskyVariables } from "./variables.ts";
 import { ANY, hasAny, isConstant } from "./words.ts";
-
-const asksHelp = /^(--version|--help|-V|-h|-version|version|help)$/;
-
-/** Returns the risk of a call that acts beyond the workspace: its words may show that it destroys something. */
-function riskOf({ args }: Call, risk: Risk): Risk {
-  if (args.some((arg) => destroying.test(arg))) return "destructive";
-  return args.some((arg) => secretWord.test(arg)) ? "sensitive" : risk;
-}
-
-const isOnlyHelp = ({ args }: Call): boolean => args.length === 1 && asksHelp.test(args[0] ?? "");
 
 const say: Rule = () => {};
 const stat: Rule = (call) => {
@@ -79,43 +66,6 @@ function read(call: Call, reader: Reader): void {
   for (const arg of args) call.read(arg);
 }
 
-function act(call: Call, reason: string, risk: Risk): void {
-  const { name, args } = call;
-  if (isOnlyHelp(call)) return;
-  call.ask(`${name} ${reason}`, riskOf(call, risk));
-  if (name.startsWith("mkfs") && args.some((arg) => arg.startsWith("/dev/")))
-    call.deny(`${name} would erase a disk`);
-  for (const arg of args) {
-    if (name === "dd" && arg.startsWith("of=")) call.write(arg.slice(3));
-    if (/^(truncate|shred|wipefs)$/.test(name) && !arg.startsWith("-")) call.write(arg);
-    call.read(hasAny(arg) ? "" : arg);
-  }
-  startedByWords(call);
-}
-
-/** Programs that start others named in their words: the first of those that asks reports too. */
-function startedByWords(call: Call): void {
-  const starts = /^(rm|mv|cp|find|eval|tee|xargs|dd|mkfs.*|sudo)$/;
-  const service = call.args.findIndex(isService);
-  if (service !== -1) return changesService(call, call.args.slice(service + 1));
-  const at = call.args.findIndex((arg) => starts.test(arg) || shells.has(arg) || isStarterOfCode(arg));
-  if (at !== -1) call.run(call.args.slice(at));
-}
-
-const isStarterOfCode = (word: string): boolean => /^(python[\d.]*|node|perl|ruby)$/.test(word);
-
-function administer(call: Call, { looks, reason, risk }: Administration): void {
-  const [operand] = operandsOf(call.args);
-  if (operand === undefined && call.args.every(isConstant)) return;
-  if (
-    looks.test(operand ?? "") &&
-    call.args.every(isConstant) &&
-    !call.args.some((arg) => secretWord.test(arg))
-  )
-    return;
-  act(call, reason, risk);
-}
-
 function build(call: Call, { looks, tasks, runs, publishes }: Builder): void {
   const { args, name } = call;
   if (args.length > 0 && args.every((arg) => asksHelp.test(arg) || arg === "-v")) return;
@@ -125,6 +75,8 @@ function build(call: Call, { looks, tasks, runs, publishes }: Builder): void {
   if (
     isPlain &&
     looks.test(operand) &&
+    // An address in place of a name may belong to any server.
+    !rest.some((word) => /:|^[^@]*\//.test(word) && isOfNode(name)) &&
     !args.some((arg) => /^(-w|--write|--log|-(toolexec|exec|vettool))/.test(arg))
   ) {
     return operand === "fmt" ? call.changes() : undefined;
@@ -134,8 +86,12 @@ function build(call: Call, { looks, tasks, runs, publishes }: Builder): void {
     args.some((arg) => /^(@[^/]+\/)?agentd(@|$)/.test(arg));
   if (startsService) return changesService(call, rest.slice(operand.startsWith("agentd") ? 0 : 1));
   call.changes();
-  if (publishes.test(operand))
-    return act(call, `${operand} publishes, or changes an account or settings`, "outward");
+  if (publishes.test(operand)) {
+    act(call, `${operand} publishes, or changes an account or settings`, "outward");
+    if (/publish|upload|deploy|push/.test(operand))
+      call.ask(`${name} ${operand} publishes files that may change between two calls`, "applying");
+    return;
+  }
   if (runs?.test(operand)) {
     call.ask(`${name} ${operand} fetches missing code and runs it`, "fetching");
     return call.run(args.slice(args.indexOf(operand) + 1).filter((arg, index) => index > 0 || arg !== "--"));
@@ -232,6 +188,11 @@ const alias: Rule = (call) => {
   act(call, "changes what commands mean", "code");
 };
 
+const timetable: Rule = (call) => {
+  if (call.args.join(" ") === "-l") return call.ask("crontab -l shows commands and their settings", "code");
+  act(call, "runs commands at a later time, without approval", "steering");
+};
+
 const date: Rule = (call) => {
   if (findOption(call.args, /^(-s|--set)/)) return act(call, "sets the clock", "system");
   for (const file of valuesOfOption(call.args, "fr", ["--file", "--reference"])) call.read(file);
@@ -251,10 +212,15 @@ const goTo: Rule = (call) => {
 
 /** Compilers and formatters that run no code of the workspace. */
 const check: Rule = (call) => {
+  if (call.args.length > 0 && call.args.every((arg) => asksHelp.test(arg))) return;
   call.changes();
+  const isWhole = call.name === "tsc" && operandsOf(call.args).length === 0;
+  if (isWhole && !call.args.some((arg) => /^--(noEmit|showConfig|listFilesOnly)$/.test(arg)))
+    call.ask("tsc writes wherever the settings of the workspace say", "task");
   for (const arg of operandsOf(call.args)) call.write(arg);
   for (const file of valuesOfOption(call.args, "o", [
     "--output",
+    "--output-file",
     "--outDir",
     "--outFile",
     "--declarationDir",
@@ -349,6 +315,7 @@ const rules: ReadonlyMap<string, Rule> = new Map<string, Rule>([
   ["cd", goTo],
   ["pushd", goTo],
   ["alias", alias],
+  ["crontab", timetable],
   ["date", date],
   ["ps", processes],
   ["sqlite3", sqlite],

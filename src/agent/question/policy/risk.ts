@@ -36,6 +36,8 @@ const risks = {
   deletion: { remember: "session" },
   /** Fetches code from elsewhere, and may run it. */
   fetching: { remember: "session", isContained: true },
+  /** Applies or publishes files, whose content may change although the words stay the same. */
+  applying: { remember: "session" },
   /** Rewrites history that only the reflog keeps. */
   rewriting: { remember: "session" },
   /** Edits a file in a session that asks before every edit. */

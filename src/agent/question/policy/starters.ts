@@ -97,7 +97,7 @@ const interpreters: Readonly<Record<string, RegExp>> = {
   irb: /^-e/,
   guile: /^-c/,
 };
-const asksVersion = /^(-v|-V|--version|-version|--help|-h|version)$/;
+const asksVersion = /^(-v|-V|--version|-version|--help|-h)$/;
 
 /** Returns the rule of a name that starts other programs; undefined for other names. */
 export function starterRule(name: string): Rule | undefined {
@@ -242,11 +242,15 @@ function interpret(call: Call, inline: RegExp): void {
   const { name, args } = call;
   if (args.length > 0 && args.every((arg) => asksVersion.test(arg))) return;
   for (const arg of args) if (isConstant(arg)) call.read(arg);
+  // `deno run npm:agentd`, `deno task agentd`, `bun run agentd`
+  const service = /^(deno|bun)$/.test(name) ? args.findIndex(isService) : -1;
+  if (service !== -1) return changesService(call, args.slice(service + 1));
   const own = optionsBefore(args);
   if (own.some((option) => inline.test(option) || hasAny(option)))
     return call.ask(`${name} gets code that cannot be checked`, "code");
   const [, module] = /^-[A-Za-z]*m$/.test(own.at(-1) ?? "") ? [undefined, args[own.length]] : [];
-  if (module === "json.tool") {
+  // Without -I or -P, Python looks for a module in the current folder first.
+  if (module === "json.tool" && own.some((option) => /^-[A-Za-z]*[IP]/.test(option))) {
     const [, ...written] = operandsOf(args.slice(own.length + 1));
     for (const file of written) call.write(file);
     return;
@@ -259,6 +263,7 @@ function interpret(call: Call, inline: RegExp): void {
 }
 
 function runsModule(call: Call, module: string, rest: readonly string[]): void {
+  if (/^agentd(\.|$)/.test(module)) return changesService(call, rest);
   if (module === "pip") return call.run(["pip", ...rest]);
   if (module === "pytest" || module === "unittest")
     return call.ask(

@@ -22,7 +22,7 @@ export const filePath = nonEmptyText(
 /** As much of a file as decides whether it is text. */
 const BINARY_PROBE_BYTES = 8_192;
 
-/** Returns whether a file with these first bytes is no text. */
+/** Returns whether a file with these first bytes is not text. */
 export function isBinary(start: Uint8Array): boolean {
   return start.subarray(0, BINARY_PROBE_BYTES).includes(0);
 }

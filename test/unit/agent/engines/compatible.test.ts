@@ -359,7 +359,7 @@ for (const [title, reply] of [
   });
 }
 
-test("a null where a server could report an error is no error", async () => {
+test("a null where a server could report an error is not an error", async () => {
   await using server = await startRawServer();
   server.reply = {
     pieces: [Buffer.from(data({ error: null, choices: [{ delta: { content: "fine" } }] }) + stop)],

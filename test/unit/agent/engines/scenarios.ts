@@ -75,7 +75,7 @@ function speaking(says: Says, run: Run): void {
 
   says("reasoning is told apart from text and comes before it", async () => {
     const { end, events, saved } = await run([{ reasoning: "hm", text: ["Yes"] }]);
-    assert.equal(end.text, "Yes", "reasoning is no part of the answer");
+    assert.equal(end.text, "Yes", "reasoning is not part of the answer");
     assert.deepEqual(traceOf(events), [
       "reasoning.delta hm",
       "reasoning.end hm",

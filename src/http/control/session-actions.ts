@@ -1,0 +1,180 @@
+/** What the control API does with a session besides changing its settings. */
+import { formatModel, textOf, type Message } from "../../agent/engine.ts";
+import { listMessages } from "../../agent/session/queries.ts";
+import { nameOfId } from "../../agent/session/session.ts";
+import { branchSession } from "../../agent/session/sessions.ts";
+import { redact } from "../../base/observe.ts";
+import type { SessionRow } from "../../store/schema/tables.ts";
+import { writeOrTry } from "../../store/tx/dry-run.ts";
+import type { HttpContext, HttpDeps } from "../deps.ts";
+import type { HttpRequest, HttpResponse } from "../edge/contract.ts";
+import { findRepeated, idempotencyOf, serialize, withClaim } from "../prompt/submission.ts";
+import { acceptRun, replayRun } from "../runs/create.ts";
+import { sessionOf, showMessage, showSession, tagOf } from "./sessions.ts";
+import { actOnce, dryRunHeader, replayedHeader } from "./write.ts";
+
+/** POST /v1/sessions/{session_id}/fork */
+export async function forkSession(
+  { path, query, headers, body, ctx }: HttpRequest<"forkSession", HttpContext>,
+  deps: HttpDeps,
+): Promise<HttpResponse<"forkSession">> {
+  const { id, owner } = await sessionOf(path.session_id, ctx, deps);
+  const dryRun = query.dry_run;
+  const { title, through_message: throughSeq } = body;
+  const from = {
+    id,
+    owner,
+    actor: ctx.identity.name,
+    ...(typeof title === "string" ? { title } : {}),
+    ...(typeof throughSeq === "number" ? { throughSeq } : {}),
+  };
+  if (dryRun) {
+    const row = await writeOrTry(deps.store, { dryRun }, (tx) => branchSession(tx, from));
+    return { status: 201, headers: dryRunHeader(true), body: await showSession(row, deps) };
+  }
+  const once = { ctx, key: headers["idempotency-key"], operation: "forkSession", content: [id, body] };
+  const { result, isReplayed } = await actOnce<{ readonly id: string }>(once, deps, (record) =>
+    deps.store.write(async (tx) => {
+      const made = await branchSession(tx, from);
+      await record(tx, { id: made.id });
+      return { id: made.id };
+    }),
+  );
+  const row = await deps.agent.sessions.get(result.id, owner);
+  return {
+    status: 201,
+    headers: {
+      etag: tagOf(row),
+      location: `/v1/sessions/${encodeURIComponent(nameOfId(row.id))}`,
+      ...replayedHeader(isReplayed),
+    },
+    body: await showSession(row, deps),
+  };
+}
+
+/** POST /v1/sessions/{session_id}/compress: answers when the run is recorded. */
+export async function compressSession(
+  request: HttpRequest<"compressSession", HttpContext>,
+  deps: HttpDeps,
+): Promise<HttpResponse<"compressSession">> {
+  const { path, body, ctx } = request;
+  const { id, owner } = await sessionOf(path.session_id, ctx, deps);
+  const claim = idempotencyOf(`compressSession:${id}`, request);
+  return serialize(deps.store, claim, async () => {
+    const earlier = claim && (await findRepeated(deps.store, claim));
+    const replayed = earlier === undefined ? undefined : await replayRun(earlier, request, deps, claim);
+    if (replayed) return replayed;
+    const prompt = {
+      address: { owner, id },
+      seed: { source: "http" },
+      kind: "compression" as const,
+      whenBusy: "reject" as const,
+      apiKey: ctx.identity.name,
+      input: {
+        prompt: [],
+        settings: {},
+        answerable: false,
+        ...(typeof body.focus === "string" ? { focus: body.focus } : {}),
+      },
+    };
+    const submitted = await deps.runs.submit(claim ? withClaim(prompt, deps, claim) : prompt);
+    const status = submitted.status === "queued" ? "queued" : "running";
+    return acceptRun({ submitted, status, replayed: false });
+  });
+}
+
+/** POST /v1/sessions/{session_id}/undo */
+export async function undoSession(
+  { path, headers, body, ctx }: HttpRequest<"undoSession", HttpContext>,
+  deps: HttpDeps,
+): Promise<HttpResponse<"undoSession">> {
+  const { id, owner } = await sessionOf(path.session_id, ctx, deps);
+  const turns = body.turns ?? 1;
+  const once = { ctx, key: headers["idempotency-key"], operation: "undoSession", content: [id, turns] };
+  const undo = (record: Parameters<Parameters<typeof actOnce<Undone>>[2]>[0]) =>
+    deps.agent.sessions.undo(id, owner, turns, (tx, done) => record(tx, done));
+  const { result, isReplayed } = await actOnce<Undone>(once, deps, undo);
+  const { removed, prompt } = result;
+  return {
+    status: 200,
+    headers: replayedHeader(isReplayed),
+    body: { object: "agent.session.undone", session_id: nameOfId(id), removed, prompt: redact(prompt) },
+  };
+}
+
+interface Undone {
+  readonly removed: number;
+  readonly prompt: string;
+}
+
+const EXTENSIONS = { json: "json", jsonl: "jsonl", markdown: "md" };
+
+/** GET /v1/sessions/{session_id}/export: reads a page of messages whenever the client has read the one before. */
+export async function exportSession(
+  { path, query, ctx }: HttpRequest<"exportSession", HttpContext>,
+  deps: HttpDeps,
+): Promise<HttpResponse<"exportSession">> {
+  const row = await sessionOf(path.session_id, ctx, deps);
+  const { format } = query;
+  const name = `session-${row.id.replaceAll(/[^\w.-]+/g, "_").slice(0, 100)}.${EXTENSIONS[format]}`;
+  const write = { json: toJson, jsonl: toJsonLines, markdown: toMarkdown }[format];
+  return {
+    status: 200,
+    headers: { "content-disposition": `attachment; filename="${name}"` },
+    raw: write(row, deps),
+    contentType: "text/plain; charset=utf-8",
+  };
+}
+
+async function* toJson(row: SessionRow, deps: HttpDeps): AsyncGenerator<string> {
+  yield `{"session":${JSON.stringify(await showSession(row, deps))},"messages":[`;
+  let separator = "\n";
+  for await (const message of messagesOf(row, deps)) {
+    yield separator + JSON.stringify(showMessage(message, true));
+    separator = ",\n";
+  }
+  yield "\n]}\n";
+}
+
+async function* toJsonLines(row: SessionRow, deps: HttpDeps): AsyncGenerator<string> {
+  yield `${JSON.stringify(await showSession(row, deps))}\n`;
+  for await (const message of messagesOf(row, deps)) yield `${JSON.stringify(showMessage(message, true))}\n`;
+}
+
+async function* toMarkdown(row: SessionRow, { store, models }: HttpDeps): AsyncGenerator<string> {
+  const title = redact(row.title ?? nameOfId(row.id)).replaceAll(/\s+/g, " ");
+  yield `# ${title}\n\n- session: ${nameOfId(row.id)}\n- model: ${row.model ?? formatModel(models.default)}\n`;
+  for await (const { content } of messagesOf(row, { store })) {
+    const message = JSON.parse(content) as Message;
+    yield `\n## ${headingOf(message)}\n\n${redact(bodyOf(message))}\n`;
+  }
+}
+
+function headingOf(message: Message): string {
+  if (message.role === "tool") return `Tool ${message.tool} (${message.status})`;
+  if (message.role === "assistant") return "Assistant";
+  if (message.role === "system") return "Instructions";
+  return message.origin === "summary" ? "Summary" : "User";
+}
+
+function bodyOf(message: Message): string {
+  const text = textOf(message);
+  if (message.role !== "assistant") return text;
+  const calls = message.parts.flatMap((part) =>
+    part.type === "tool_call" ? [`- calls ${part.tool}: \`${JSON.stringify(part.input)}\``] : [],
+  );
+  return [text, ...calls].filter(Boolean).join("\n\n");
+}
+
+/** Messages can have attachments of several megabytes, so few are read at a time. */
+const PAGE_MESSAGES = 16;
+
+async function* messagesOf({ id, last_message: last }: SessionRow, { store }: Pick<HttpDeps, "store">) {
+  for (let after = 0; ;) {
+    const rows = await listMessages(store, id, { order: "asc", after, count: PAGE_MESSAGES });
+    for (const row of rows) if (row.seq <= last) yield row;
+    const end = rows.at(-1)?.seq ?? last;
+    if (end >= last) return;
+    after = end;
+  }
+}

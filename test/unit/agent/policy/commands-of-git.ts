@@ -1,0 +1,56 @@
+import type { Row } from "./rows.ts";
+
+/** Commands of git that lose or rewrite something, or make it start other programs. */
+export const ofGit: readonly Row[] = [
+  {
+    expected: "ask never",
+    reason: "loses changes, commits or branches",
+    commands: [
+      "git reset --hard",
+      "git -C sub reset --hard HEAD~1",
+      "git clean -fd",
+      "git checkout -- .",
+      "git checkout .",
+      "git checkout main",
+      "git checkout HEAD~1 src/a.ts",
+      "git restore src",
+      "git switch -f main",
+      "git branch -D x",
+      "git branch -v -D x",
+      "git stash drop",
+      "git stash clear",
+      "git reflog expire --all",
+      "git rm -rf src",
+      "git push --force",
+      "git push -f",
+      "git push origin +main",
+      "git push origin :x",
+      "git push $X",
+      "git filter-branch x",
+      "git update-ref refs/x y",
+    ],
+  },
+  {
+    expected: "ask session",
+    reason: "rewrites history, which the reflog keeps for a while",
+    commands: ["git rebase main", "git commit --amend", "git reset HEAD~1"],
+  },
+  {
+    expected: "ask session",
+    reason: "makes git start other programs, or an unknown alias",
+    commands: [
+      "git -c alias.x='!rm -rf build' x",
+      "git -c core.pager=evil log",
+      "git my-alias",
+      "git bisect run ls",
+      "git difftool",
+      "git log --output=/etc/x",
+      "git grep -Ovi x",
+      "git pull ext::sh",
+      "git clone --upload-pack=x a b",
+      "git clone -ccore.sshCommand=x a b",
+      "git format-patch -o /etc HEAD~1",
+      "git remote set-url origin x",
+    ],
+  },
+];
