@@ -232,7 +232,16 @@ const publicFiles = {
     "view/render-chat",
   ],
   cli: [],
-  app: ["config-service", "home", "model-servers", "models", "service", "start", "wire-agent", "wire-delivery"],
+  app: [
+    "config-service",
+    "home",
+    "model-servers",
+    "models",
+    "service",
+    "start",
+    "wire-agent",
+    "wire-delivery",
+  ],
 };
 const throughPublicFiles = Object.entries(publicFiles).map(([module, files]) => ({
   name: `public-files-of-${module}`,
