@@ -176,6 +176,21 @@ function webhookService(options: ServiceOptions, wired: ApiParts): HttpDeps["web
   return () => (made ??= make());
 }
 
+/** Returns the function that makes the service of the configuration when it is called first. */
+function configApi(
+  options: ServiceOptions,
+  { log, settings }: WiredService["wiredAgent"]["agent"]["deps"],
+): HttpDeps["config"] {
+  const { config, fileConfig = config, paths, processEnv: env = options.env, setDefaultModel } = options;
+  const make = async () => {
+    const { ConfigService } = await import("./config-service.ts");
+    const model = setDefaultModel ? { setDefaultModel } : {};
+    return new ConfigService({ home: paths.agentHome, env, config, fileConfig, log, settings, ...model });
+  };
+  let made: ReturnType<typeof make> | undefined;
+  return () => (made ??= make());
+}
+
 function toolingOf(
   { config, variables }: ServiceOptions,
   { wiredAgent: { agent, skills, mcp, reload } }: ApiParts,
@@ -207,21 +222,6 @@ function toolingOf(
       return detectLocalServers(config.model.local_servers);
     },
   };
-}
-
-/** Returns the function that makes the service of the configuration when it is called first. */
-function configApi(
-  options: ServiceOptions,
-  { log, settings }: WiredService["wiredAgent"]["agent"]["deps"],
-): HttpDeps["config"] {
-  const { config, fileConfig = config, paths, processEnv: env = options.env, setDefaultModel } = options;
-  const make = async () => {
-    const { ConfigService } = await import("./config-service.ts");
-    const model = setDefaultModel ? { setDefaultModel } : {};
-    return new ConfigService({ home: paths.agentHome, env, config, fileConfig, log, settings, ...model });
-  };
-  let made: ReturnType<typeof make> | undefined;
-  return () => (made ??= make());
 }
 
 function deliveryOf(

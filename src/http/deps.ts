@@ -58,39 +58,6 @@ export interface HttpDeps {
   readonly metrics?: HttpMetrics;
 }
 
-/** The models, budgets, skills and tools of the agent. */
-export interface ToolingDeps extends Pick<Agent["deps"], "engine" | "prices" | "tools"> {
-  /** Where the skills of a project are looked for. */
-  readonly workspace: string;
-  readonly budget: Agent["deps"]["settings"]["budget"];
-  /** The keys with a budget of their own, in US dollars a day. */
-  keyBudgets(): readonly { readonly key: string; readonly limit: number }[];
-  /** Opens the budget of calls that belong to no run, and loads what it needs. */
-  openBudget(payer: {
-    readonly owner: string;
-    readonly key: string | null;
-    readonly model: ModelRef;
-  }): Promise<Budget>;
-  readonly skills: AgentServices["skills"];
-  readonly mcp: AgentServices["mcp"] & { reload(): Promise<unknown> };
-  readonly enabledToolsets: readonly string[];
-  /** Whether the configuration names the provider. */
-  isConfigured(provider: string): boolean;
-  /** Whether the provider has headers of its own, which may hold its key. */
-  hasHeaders(provider: string): boolean;
-  /** Whether a variable of the home has a value. */
-  hasVariable(name: string): boolean;
-  /** Asks the usual addresses of this machine for model servers. */
-  detect(): Promise<{
-    readonly servers: readonly {
-      readonly name: string;
-      readonly baseUrl: string;
-      readonly models: readonly string[];
-    }[];
-    readonly unanswered: readonly string[];
-  }>;
-}
-
 /** Reads and changes the configuration. */
 export interface ConfigApi {
   read(): Promise<ConfigState>;
@@ -122,6 +89,39 @@ export interface ConfigChange {
   readonly changed: readonly string[];
   readonly applied: readonly string[];
   readonly restartRequired: readonly string[];
+}
+
+/** The models, budgets, skills and tools of the agent. */
+export interface ToolingDeps extends Pick<Agent["deps"], "engine" | "prices" | "tools"> {
+  /** Where the skills of a project are looked for. */
+  readonly workspace: string;
+  readonly budget: Agent["deps"]["settings"]["budget"];
+  /** The keys with a budget of their own, in US dollars a day. */
+  keyBudgets(): readonly { readonly key: string; readonly limit: number }[];
+  /** Opens the budget of calls that belong to no run, and loads what it needs. */
+  openBudget(payer: {
+    readonly owner: string;
+    readonly key: string | null;
+    readonly model: ModelRef;
+  }): Promise<Budget>;
+  readonly skills: AgentServices["skills"];
+  readonly mcp: AgentServices["mcp"] & { reload(): Promise<unknown> };
+  readonly enabledToolsets: readonly string[];
+  /** Whether the configuration names the provider. */
+  isConfigured(provider: string): boolean;
+  /** Whether the provider has headers of its own, which may hold its key. */
+  hasHeaders(provider: string): boolean;
+  /** Whether a variable of the home has a value. */
+  hasVariable(name: string): boolean;
+  /** Asks the usual addresses of this machine for model servers. */
+  detect(): Promise<{
+    readonly servers: readonly {
+      readonly name: string;
+      readonly baseUrl: string;
+      readonly models: readonly string[];
+    }[];
+    readonly unanswered: readonly string[];
+  }>;
 }
 
 /** What the service sends messages with. */
