@@ -224,7 +224,7 @@ const publicFiles = {
     "view/render-chat",
   ],
   cli: [],
-  app: ["config-service", "home", "model-servers", "models", "service", "start", "wire-agent", "wire-delivery"],
+  app: ["backup/archive", "backup/backup", "backup/scrub", "config-service", "home", "model-servers", "models", "service", "start", "wire-agent", "wire-delivery"],
 };
 const throughPublicFiles = Object.entries(publicFiles).map(([module, files]) => ({
   name: `public-files-of-${module}`,

@@ -49,17 +49,20 @@ export class ServiceApi {
   }
 
   async #open(): Promise<OpenedApi> {
-    const [{ createHttpApi }, { Tickets }, { CreatedKeys }] = await Promise.all([
+    const [{ createHttpApi }, { Tickets }, { CreatedKeys }, { LogRing }] = await Promise.all([
       import("../http/app.ts"),
       import("../config/keys.ts"),
       import("../store/keys/ring.ts"),
+      import("../http/admin/log-ring.ts"),
     ]);
     const { clock, store, keyLimits } = this.#parts.wiredAgent.agent.deps;
     const onFound = (key: Parameters<NonNullable<typeof keyLimits>["set"]>[0]) => keyLimits?.set(key);
     const created = new CreatedKeys({ store, clock, onFound });
     const keys = joinKeys(this.#options.keys, created);
     const tickets: HttpDeps["tickets"] = new Tickets(clock);
-    const made = { tickets, apiKeys: apiKeysOf(keys, store, created) };
+    const logs = new LogRing();
+    this.#options.log.copyTo?.(logs.write);
+    const made = { tickets, apiKeys: apiKeysOf(keys, store, created), logs };
     return { ...createHttpApi(httpDeps({ ...this.#options, keys }, this.#parts, made)), keys, tickets };
   }
 }
@@ -112,7 +115,7 @@ function apiKeysOf(keys: KeyRing, store: Store, created: CreatedKeys): HttpDeps[
 function httpDeps(
   options: ServiceOptions,
   wired: ApiParts,
-  made: Pick<HttpDeps, "tickets" | "apiKeys">,
+  made: Pick<HttpDeps, "tickets" | "apiKeys" | "logs">,
 ): HttpDeps {
   const { config, keys, version, observe, paths, configProblems = [] } = options;
   const { agent, mcp } = wired.wiredAgent;
@@ -133,6 +136,7 @@ function httpDeps(
     ...made,
     webhooks: webhookService(options, wired),
     config: configApi(options, deps),
+    service: serviceControl(options, runs),
     delivery: deliveryOf(options, wired),
     version,
     serviceStats: {
@@ -173,6 +177,25 @@ function webhookService(options: ServiceOptions, wired: ApiParts): HttpDeps["web
   };
   let made: ReturnType<typeof make> | undefined;
   return () => (made ??= make());
+}
+
+function serviceControl(
+  { config, paths, log }: ServiceOptions,
+  runs: WiredService["wiredAgent"]["agent"]["runs"],
+): HttpDeps["service"] {
+  return {
+    drainMs: config.api_server.drain_seconds * 1000,
+    drain: (graceMs) => {
+      runs.drain(graceMs).catch((error: unknown) => log.error("draining failed", { error }));
+    },
+    backUp: async (options) => {
+      const { archiveOf } = await import("./backup/backup.ts");
+      return archiveOf(
+        { home: paths.agentHome, workspace: paths.workspace, url: paths.databaseUrl },
+        options,
+      );
+    },
+  };
 }
 
 /** Returns the function that makes the service of the configuration when it is called first. */

@@ -11,9 +11,14 @@ type Names =
   | "rotateKey"
   | "getConfig"
   | "updateConfig"
-  | "getConfigSchema";
+  | "getConfigSchema"
+  | "listLogs"
+  | "drainService"
+  | "createBackup";
 
 const config = () => import("./config.ts");
+const logs = () => import("./logs.ts");
+const service = () => import("./service.ts");
 const keys = () => import("./keys.ts");
 
 export function adminHandlers(deps: HttpDeps): Pick<HttpHandlers<HttpContext>, Names> {
@@ -26,6 +31,9 @@ export function adminHandlers(deps: HttpDeps): Pick<HttpHandlers<HttpContext>, N
     rotateKey: async (request) => (await keys()).rotateKey(request, deps),
     getConfig: async (request) => (await config()).getConfig(request, deps),
     updateConfig: async (request) => (await config()).updateConfig(request, deps),
+    listLogs: async (request) => (await logs()).listLogs(request, deps),
+    drainService: async (request) => (await service()).drainService(request, deps),
+    createBackup: async (request) => (await service()).createBackup(request, deps),
     getConfigSchema: async () => (await config()).getConfigSchema(deps),
   };
 }
