@@ -49,20 +49,17 @@ export class ServiceApi {
   }
 
   async #open(): Promise<OpenedApi> {
-    const [{ createHttpApi }, { Tickets }, { CreatedKeys }, { LogRing }] = await Promise.all([
+    const [{ createHttpApi }, { Tickets }, { CreatedKeys }] = await Promise.all([
       import("../http/app.ts"),
       import("../config/keys.ts"),
       import("../store/keys/ring.ts"),
-      import("../http/admin/log-ring.ts"),
     ]);
     const { clock, store, keyLimits } = this.#parts.wiredAgent.agent.deps;
     const onFound = (key: Parameters<NonNullable<typeof keyLimits>["set"]>[0]) => keyLimits?.set(key);
     const created = new CreatedKeys({ store, clock, onFound });
     const keys = joinKeys(this.#options.keys, created);
     const tickets: HttpDeps["tickets"] = new Tickets(clock);
-    const logs = new LogRing();
-    this.#options.log.copyTo?.(logs.write);
-    const made = { tickets, apiKeys: apiKeysOf(keys, store, created), logs };
+    const made = { tickets, apiKeys: apiKeysOf(keys, store, created) };
     return { ...createHttpApi(httpDeps({ ...this.#options, keys }, this.#parts, made)), keys, tickets };
   }
 }
@@ -115,7 +112,7 @@ function apiKeysOf(keys: KeyRing, store: Store, created: CreatedKeys): HttpDeps[
 function httpDeps(
   options: ServiceOptions,
   wired: ApiParts,
-  made: Pick<HttpDeps, "tickets" | "apiKeys" | "logs">,
+  made: Pick<HttpDeps, "tickets" | "apiKeys">,
 ): HttpDeps {
   const { config, keys, version, observe, paths, configProblems = [] } = options;
   const { agent, mcp } = wired.wiredAgent;

@@ -24,6 +24,7 @@ import {
   createSocketTicket,
 } from "./meta/meta.ts";
 import { adminHandlers } from "./admin/handlers.ts";
+import { LogRing } from "./admin/log-ring.ts";
 import { jobHandlers } from "./control/job-handlers.ts";
 import { sessionHandlers } from "./control/session-handlers.ts";
 import { getDelivery, listDeliveries, replayDelivery } from "./control/deliveries.ts";
@@ -91,6 +92,8 @@ export function createHttpApi(deps: HttpDeps): HttpApi {
   });
   const subscribers = new RunSubscribers(deps.settings.maxSubscribersPerRun);
   const streams = new FeedStreams();
+  const logs = new LogRing();
+  deps.log.copyTo?.(logs.write);
   const handlers = defineHttp<HttpContext>({
     createChatCompletion: (request) => createChatCompletion(request, deps),
     getRun: (request) => getRun(request, deps, subscribers),
@@ -137,7 +140,7 @@ export function createHttpApi(deps: HttpDeps): HttpApi {
     testPlatform: (request) => testPlatform(request, deps),
     ...sessionHandlers(deps, subscribers),
     ...jobHandlers(deps, subscribers),
-    ...adminHandlers(deps),
+    ...adminHandlers(deps, logs),
     streamEvents: (request) => streamEvents(request, deps, streams),
     stopRun: (request) => stopRun(request, deps),
     createSocketTicket: (request) => createSocketTicket(request, deps),

@@ -14,7 +14,6 @@ import type { Targets } from "../deliver/target.ts";
 import type { OutboxRow } from "../store/schema/tables.ts";
 import type { Store, Tx } from "../store/store.ts";
 import type { JobApi } from "../cron/deps.ts";
-import type { LogRing } from "./admin/log-ring.ts";
 import type { Identity, KeyRing } from "./edge/access.ts";
 
 /** Dependencies of the HTTP surface. */
@@ -37,8 +36,6 @@ export interface HttpDeps {
     readonly scopes: readonly string[];
     readonly validity?: KeyValidity;
   }>;
-  /** The newest lines of the log. */
-  readonly logs: LogRing;
   readonly service: ServiceControl;
   /** The configuration of the service. Its modules load at the first call. */
   readonly config: () => Promise<ConfigApi>;

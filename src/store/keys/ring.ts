@@ -118,7 +118,7 @@ export class CreatedKeys {
     return { name: row.name, owner: row.owner, scopes, validity: { onEnd } };
   }
 
-  /** Saves the time of use, in the background. A failure is no reason to refuse the request. */
+  /** Saves the time of use, in the background. The request does not depend on it. */
   #touch({ id, last_used_at: last }: ApiKeyRow, nowMs: number): void {
     if (last !== null && nowMs - last < USED_MS) return;
     const used = { last_used_at: nowMs };

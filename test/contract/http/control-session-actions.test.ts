@@ -177,7 +177,7 @@ scenario(
   },
 );
 
-scenario("compressSession", 400, { title: "a focus that is no text" }, async (service) => {
+scenario("compressSession", 400, { title: "a focus that is not text" }, async (service) => {
   const refused = await post(service, `${SESSIONS}/s/compress`, { focus: 1 });
   assert.equal((await assertError(refused, 400, "invalid_request")).param, "focus");
 });
