@@ -119,7 +119,7 @@ const bundled = await build({
   logLevel: "warning",
 });
 const merged = await mergeChunks(bundled, { folder: join(fresh, "chunks"), starts: STARTS });
-for (const { path, text } of merged) await writeText(path, withoutIdleBanner(text));
+for (const { path, text } of merged) await writeText(path, inAscii(withoutIdleBanner(text)));
 await writeStarter(join(fresh, "agentd.mjs"));
 await writeText(
   join(fresh, "THIRD-PARTY.txt"),
@@ -147,6 +147,14 @@ await replaceFolder(fresh, dist);
 function withoutIdleBanner(text: string): string {
   const rest = text.replace(banner, "");
   return /\brequire\b|__filename|__dirname/.test(rest) ? text : rest;
+}
+
+/**
+ * esbuild escapes what is not ASCII in strings, but not in regular expressions. One such character doubles the memory of
+ * a whole file, and the time to scan it.
+ */
+function inAscii(text: string): string {
+  return text.replace(/[^\0-\x7f]/g, (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`);
 }
 
 /**

@@ -208,6 +208,14 @@ export type AgentConfig = {
      * Maximum tokens per owner and day (UTC). 0: no limit.
      */
     day_token_budget: number;
+    /**
+     * Maximum cost of the model calls per owner and day (UTC), in US dollars. No model is called once it is spent. 0: no limit.
+     */
+    day_cost_budget: number;
+    /**
+     * Whether models may be called whose price is unknown. Budgets in US dollars do not count such calls.
+     */
+    unpriced: 'allow' | 'refuse';
 };
 
 /**
@@ -244,6 +252,10 @@ export type ApiKeyConfig = {
      * Maximum concurrent runs of the key on all surfaces, in addition to limits.max_concurrent_runs. Prompts queued behind a run of the same session do not count. Default: no separate limit.
      */
     max_concurrent_runs?: number;
+    /**
+     * Maximum cost of the key's model calls per day (UTC), in US dollars. No model is called once it is spent. Default: no limit.
+     */
+    day_budget_usd?: number;
 };
 
 /**
@@ -1417,6 +1429,34 @@ export type PlatformsConfig = {
 };
 
 /**
+ * PriceConfig
+ *
+ * Prices of models, in US dollars per million tokens.
+ */
+export type PriceConfig = {
+    /**
+     * Name of the model without the provider, such as `gpt-5*`: `*` stands for any text.
+     */
+    match: string;
+    /**
+     * Price of input.
+     */
+    input: number;
+    /**
+     * Price of output, reasoning included.
+     */
+    output: number;
+    /**
+     * Price of input that is read from a cache. Default: as other input.
+     */
+    cache_read?: number;
+    /**
+     * Price of input that is written to a cache. Default: as other input.
+     */
+    cache_write?: number;
+};
+
+/**
  * ProviderConfig
  *
  * A model provider.
@@ -1448,6 +1488,10 @@ export type ProviderConfig = {
      * Context size of this provider's models in tokens. Overrides model.context_tokens.
      */
     context_tokens?: number;
+    /**
+     * Prices of this provider's models; the first entry that matches the name of a model counts. Without one, models of this machine cost nothing, and others have the price of the list that comes with agentd, if it has one.
+     */
+    prices?: Array<PriceConfig>;
     /**
      * Maximum wait for the next chunk of a response.
      */
@@ -1572,6 +1616,10 @@ export type RetentionConfig = {
      * Retention of the change feed. At most 200000 changes are kept.
      */
     changes_hours: number;
+    /**
+     * Retention of the usage by day, which outlives the runs.
+     */
+    usage_days: number;
     /**
      * Interval of the cleanup.
      */

@@ -2026,6 +2026,7 @@ export const schemas: SchemaMap = {
         enum: ["queued", "running", "completed", "failed", "error", "timeout", "interrupted"],
       },
       text: { type: "string" },
+      toolsets: { type: "array", items: { type: "string" } },
       tool_name: { type: "string" },
       tool_preview: { type: "string" },
       tool_count: { type: "integer", minimum: 0 },

@@ -539,6 +539,7 @@ export const schemas: SchemaMap = {
       "occurrence_not_found",
       "message_not_found",
       "platform_not_found",
+      "skill_not_found",
       "method_not_allowed",
       "unsupported_media_type",
       "body_too_large",
@@ -1026,6 +1027,37 @@ export const schemas: SchemaMap = {
     ],
   },
   RunKind: { type: "string", enum: ["run", "chat", "response", "subagent", "background", "compression"] },
+  CostUsd: { type: ["number", "null"], minimum: 0 },
+  UnpricedTokens: { type: "integer", minimum: 0 },
+  ModelUsage: {
+    type: "object",
+    required: [
+      "model",
+      "input_tokens",
+      "output_tokens",
+      "total_tokens",
+      "cached_input_tokens",
+      "cache_write_tokens",
+      "reasoning_tokens",
+      "cost_usd",
+      "unpriced_tokens",
+      "model_calls",
+      "tool_calls",
+    ],
+    properties: {
+      model: { type: "string" },
+      input_tokens: { type: "integer", minimum: 0 },
+      output_tokens: { type: "integer", minimum: 0 },
+      total_tokens: { type: "integer", minimum: 0 },
+      cached_input_tokens: { type: "integer", minimum: 0 },
+      cache_write_tokens: { type: "integer", minimum: 0 },
+      reasoning_tokens: { type: "integer", minimum: 0 },
+      cost_usd: { $ref: "#/components/schemas/CostUsd" },
+      unpriced_tokens: { $ref: "#/components/schemas/UnpricedTokens" },
+      model_calls: { type: "integer", minimum: 0 },
+      tool_calls: { type: "integer", minimum: 0 },
+    },
+  },
   RunUsage: {
     type: "object",
     required: [
@@ -1036,6 +1068,7 @@ export const schemas: SchemaMap = {
       "cache_write_tokens",
       "reasoning_tokens",
       "cost_usd",
+      "unpriced_tokens",
       "model_calls",
       "tool_calls",
     ],
@@ -1046,9 +1079,11 @@ export const schemas: SchemaMap = {
       cached_input_tokens: { type: "integer", minimum: 0 },
       cache_write_tokens: { type: "integer", minimum: 0 },
       reasoning_tokens: { type: "integer", minimum: 0 },
-      cost_usd: { type: ["number", "null"] },
+      cost_usd: { $ref: "#/components/schemas/CostUsd" },
+      unpriced_tokens: { $ref: "#/components/schemas/UnpricedTokens" },
       model_calls: { type: "integer", minimum: 0 },
       tool_calls: { type: "integer", minimum: 0 },
+      by_model: { type: "array", items: { $ref: "#/components/schemas/ModelUsage" } },
     },
   },
   RunError: {
@@ -1653,6 +1688,7 @@ export const schemas: SchemaMap = {
       task_index: { type: "integer", minimum: 0 },
       task_count: { type: "integer", minimum: 1 },
       model: { type: "string" },
+      toolsets: { type: "array", items: { type: "string" } },
     },
   },
   SubagentStartEvent: {
@@ -1686,6 +1722,7 @@ export const schemas: SchemaMap = {
       task_index: { type: "integer", minimum: 0 },
       task_count: { type: "integer", minimum: 1 },
       model: { type: "string" },
+      toolsets: { type: "array", items: { type: "string" } },
     },
   },
   SubagentThoughtEvent: {
@@ -2713,6 +2750,331 @@ export const schemas: SchemaMap = {
     },
   },
   RetryMessageBody: { type: "object", additionalProperties: false, properties: { accept_duplicate: { type: "boolean" } } },
+  UsageResult: {
+    type: "object",
+    required: [
+      "model",
+      "owner",
+      "key",
+      "source",
+      "kind",
+      "runs",
+      "failed_runs",
+      "model_calls",
+      "tool_calls",
+      "input_tokens",
+      "cached_input_tokens",
+      "cache_write_tokens",
+      "output_tokens",
+      "reasoning_tokens",
+      "cost_usd",
+      "unpriced_tokens",
+    ],
+    properties: {
+      model: { type: ["string", "null"] },
+      owner: { type: ["string", "null"] },
+      key: { type: ["string", "null"] },
+      source: { type: ["string", "null"] },
+      kind: { type: ["string", "null"] },
+      runs: { type: "integer", minimum: 0 },
+      failed_runs: { type: "integer", minimum: 0 },
+      model_calls: { type: "integer", minimum: 0 },
+      tool_calls: { type: "integer", minimum: 0 },
+      input_tokens: { type: "integer", minimum: 0 },
+      cached_input_tokens: { type: "integer", minimum: 0 },
+      cache_write_tokens: { type: "integer", minimum: 0 },
+      output_tokens: { type: "integer", minimum: 0 },
+      reasoning_tokens: { type: "integer", minimum: 0 },
+      cost_usd: { $ref: "#/components/schemas/CostUsd" },
+      unpriced_tokens: { $ref: "#/components/schemas/UnpricedTokens" },
+    },
+  },
+  UsageBucket: {
+    type: "object",
+    required: ["object", "start_at", "end_at", "results", "truncated"],
+    properties: {
+      object: { const: "agent.usage.bucket" },
+      start_at: { type: "number" },
+      end_at: { type: "number" },
+      results: { type: "array", items: { $ref: "#/components/schemas/UsageResult" } },
+      truncated: { type: "boolean" },
+    },
+  },
+  UsageBucketList: {
+    type: "object",
+    required: ["object", "data", "first_id", "last_id", "has_more"],
+    properties: {
+      object: { const: "list" },
+      data: { type: "array", items: { $ref: "#/components/schemas/UsageBucket" } },
+      first_id: { type: ["string", "null"] },
+      last_id: { type: ["string", "null"] },
+      has_more: { type: "boolean" },
+    },
+  },
+  Budget: {
+    type: "object",
+    required: ["object", "id", "kind", "owner", "key", "unit", "limit", "spent", "resets_at"],
+    properties: {
+      object: { const: "agent.budget" },
+      id: { type: "string" },
+      kind: { type: "string", enum: ["owner_tokens", "owner_cost", "key_cost"] },
+      owner: { type: ["string", "null"] },
+      key: { type: ["string", "null"] },
+      unit: { type: "string", enum: ["tokens", "usd"] },
+      limit: { type: "number", minimum: 0 },
+      spent: { type: "number", minimum: 0 },
+      resets_at: { type: "number" },
+    },
+  },
+  BudgetList: {
+    type: "object",
+    required: ["object", "data", "first_id", "last_id", "has_more"],
+    properties: {
+      object: { const: "list" },
+      data: { type: "array", items: { $ref: "#/components/schemas/Budget" } },
+      first_id: { type: ["string", "null"] },
+      last_id: { type: ["string", "null"] },
+      has_more: { type: "boolean" },
+    },
+  },
+  PriceSource: { type: "string", enum: ["config", "bundled", "local", "none"] },
+  Price: {
+    type: "object",
+    required: ["input", "output", "cache_read", "cache_write"],
+    properties: {
+      input: { type: "number", minimum: 0 },
+      output: { type: "number", minimum: 0 },
+      cache_read: { type: "number", minimum: 0 },
+      cache_write: { type: "number", minimum: 0 },
+    },
+  },
+  ModelPrice: {
+    type: "object",
+    required: ["object", "id", "model", "provider", "source", "price"],
+    properties: {
+      object: { const: "agent.price" },
+      id: { type: "string" },
+      model: { type: "string" },
+      provider: { type: "string" },
+      source: { $ref: "#/components/schemas/PriceSource" },
+      price: { oneOf: [{ $ref: "#/components/schemas/Price" }, { type: "null" }] },
+    },
+  },
+  ModelPriceList: {
+    type: "object",
+    required: ["object", "data", "first_id", "last_id", "has_more"],
+    properties: {
+      object: { const: "list" },
+      data: { type: "array", items: { $ref: "#/components/schemas/ModelPrice" } },
+      first_id: { type: ["string", "null"] },
+      last_id: { type: ["string", "null"] },
+      has_more: { type: "boolean" },
+    },
+  },
+  ProviderModel: {
+    type: "object",
+    required: ["id", "context_tokens", "is_default", "price"],
+    properties: {
+      id: { type: "string" },
+      context_tokens: { type: "integer", minimum: 0 },
+      is_default: { type: "boolean" },
+      price: { oneOf: [{ $ref: "#/components/schemas/Price" }, { type: "null" }] },
+    },
+  },
+  Provider: {
+    type: "object",
+    required: ["object", "id", "name", "type", "base_url", "source", "has_key", "ready", "issue", "models"],
+    properties: {
+      object: { const: "agent.provider" },
+      id: { type: "string" },
+      name: { type: "string" },
+      type: { type: "string" },
+      base_url: { type: ["string", "null"] },
+      source: { type: "string", enum: ["config", "detected", "demo"] },
+      has_key: { type: "boolean" },
+      ready: { type: "boolean" },
+      issue: { type: ["string", "null"] },
+      models: { type: "array", items: { $ref: "#/components/schemas/ProviderModel" } },
+    },
+  },
+  ProviderList: {
+    type: "object",
+    required: ["object", "data", "first_id", "last_id", "has_more"],
+    properties: {
+      object: { const: "list" },
+      data: { type: "array", items: { $ref: "#/components/schemas/Provider" } },
+      first_id: { type: ["string", "null"] },
+      last_id: { type: ["string", "null"] },
+      has_more: { type: "boolean" },
+    },
+  },
+  DetectProvidersBody: { type: "object", additionalProperties: false },
+  DetectedProvider: {
+    type: "object",
+    required: ["name", "base_url", "models"],
+    properties: {
+      name: { type: "string" },
+      base_url: { type: "string" },
+      models: { type: "array", items: { type: "string" } },
+    },
+  },
+  DetectedProviders: {
+    type: "object",
+    required: ["object", "servers", "unanswered"],
+    properties: {
+      object: { const: "agent.provider.detection" },
+      servers: { type: "array", items: { $ref: "#/components/schemas/DetectedProvider" } },
+      unanswered: { type: "array", items: { type: "string" } },
+    },
+  },
+  TestModelBody: {
+    type: "object",
+    additionalProperties: false,
+    properties: { model: { type: "string", minLength: 1, maxLength: 256 }, with_tool: { type: "boolean" } },
+  },
+  ModelTest: {
+    type: "object",
+    required: [
+      "object",
+      "model",
+      "ok",
+      "called_tool",
+      "text",
+      "first_token_ms",
+      "took_ms",
+      "usage",
+      "cost_usd",
+      "error",
+    ],
+    properties: {
+      object: { const: "agent.provider.test" },
+      model: { type: "string" },
+      ok: { type: "boolean" },
+      called_tool: { type: ["boolean", "null"] },
+      text: { type: "string" },
+      first_token_ms: { type: ["integer", "null"] },
+      took_ms: { type: "integer" },
+      usage: { $ref: "#/components/schemas/RunUsage" },
+      cost_usd: { $ref: "#/components/schemas/CostUsd" },
+      error: { type: ["string", "null"] },
+    },
+  },
+  SkillVariable: {
+    type: "object",
+    required: ["name", "is_set"],
+    properties: { name: { type: "string" }, is_set: { type: "boolean" } },
+  },
+  Skill: {
+    type: "object",
+    required: [
+      "object",
+      "id",
+      "name",
+      "description",
+      "category",
+      "source",
+      "required_variables",
+      "problem",
+      "instructions",
+    ],
+    properties: {
+      object: { const: "agent.skill" },
+      id: { type: "string" },
+      name: { type: "string" },
+      description: { type: "string" },
+      category: { type: ["string", "null"] },
+      source: { type: "string", enum: ["workspace", "folder", "home", "bundled"] },
+      required_variables: { type: "array", items: { $ref: "#/components/schemas/SkillVariable" } },
+      problem: { type: ["string", "null"] },
+      instructions: { type: ["string", "null"] },
+    },
+  },
+  SkillList: {
+    type: "object",
+    required: ["object", "data", "first_id", "last_id", "has_more"],
+    properties: {
+      object: { const: "list" },
+      data: { type: "array", items: { $ref: "#/components/schemas/Skill" } },
+      first_id: { type: ["string", "null"] },
+      last_id: { type: ["string", "null"] },
+      has_more: { type: "boolean" },
+    },
+  },
+  Toolset: {
+    type: "object",
+    required: ["object", "id", "name", "label", "description", "enabled", "configured", "tools"],
+    properties: {
+      object: { const: "agent.toolset" },
+      id: { type: "string" },
+      name: { type: "string" },
+      label: { type: "string" },
+      description: { type: "string" },
+      enabled: { type: "boolean" },
+      configured: { type: "boolean" },
+      tools: { type: "array", items: { type: "string" } },
+    },
+  },
+  ToolsetList: {
+    type: "object",
+    required: ["object", "data", "first_id", "last_id", "has_more"],
+    properties: {
+      object: { const: "list" },
+      data: { type: "array", items: { $ref: "#/components/schemas/Toolset" } },
+      first_id: { type: ["string", "null"] },
+      last_id: { type: ["string", "null"] },
+      has_more: { type: "boolean" },
+    },
+  },
+  AgentTool: {
+    type: "object",
+    required: ["object", "id", "name", "description", "toolset", "kind", "source", "server", "input_schema"],
+    properties: {
+      object: { const: "agent.tool" },
+      id: { type: "string" },
+      name: { type: "string" },
+      description: { type: "string" },
+      toolset: { type: "string" },
+      kind: { $ref: "#/components/schemas/ToolKind" },
+      source: { type: "string", enum: ["builtin", "mcp"] },
+      server: { type: ["string", "null"] },
+      input_schema: { type: "object", additionalProperties: true },
+    },
+  },
+  ToolList: {
+    type: "object",
+    required: ["object", "data", "first_id", "last_id", "has_more"],
+    properties: {
+      object: { const: "list" },
+      data: { type: "array", items: { $ref: "#/components/schemas/AgentTool" } },
+      first_id: { type: ["string", "null"] },
+      last_id: { type: ["string", "null"] },
+      has_more: { type: "boolean" },
+    },
+  },
+  McpServer: {
+    type: "object",
+    required: ["object", "id", "name", "status", "tools", "error"],
+    properties: {
+      object: { const: "agent.mcp_server" },
+      id: { type: "string" },
+      name: { type: "string" },
+      status: { type: "string", enum: ["connecting", "connected", "failed"] },
+      tools: { type: "integer", minimum: 0 },
+      error: { type: ["string", "null"] },
+    },
+  },
+  McpServerList: {
+    type: "object",
+    required: ["object", "data", "first_id", "last_id", "has_more"],
+    properties: {
+      object: { const: "list" },
+      data: { type: "array", items: { $ref: "#/components/schemas/McpServer" } },
+      first_id: { type: ["string", "null"] },
+      last_id: { type: ["string", "null"] },
+      has_more: { type: "boolean" },
+    },
+  },
+  ReloadMcpBody: { type: "object", additionalProperties: false },
   PlatformCounts: {
     type: "object",
     required: ["due", "sending", "dead", "unknown"],
@@ -2824,6 +3186,7 @@ export const schemas: SchemaMap = {
       "redacted_value",
       "rate_limit_rpm",
       "max_concurrent_runs",
+      "day_budget_usd",
       "created_by",
       "created_at",
       "expires_at",
@@ -2843,6 +3206,7 @@ export const schemas: SchemaMap = {
       redacted_value: { type: ["string", "null"] },
       rate_limit_rpm: { type: ["integer", "null"] },
       max_concurrent_runs: { type: ["integer", "null"] },
+      day_budget_usd: { type: ["number", "null"] },
       created_by: { type: ["string", "null"] },
       created_at: { type: ["number", "null"] },
       expires_at: { type: ["number", "null"] },
@@ -2878,6 +3242,7 @@ export const schemas: SchemaMap = {
       },
       rate_limit_rpm: { type: ["integer", "null"], minimum: 1, maximum: 1000000 },
       max_concurrent_runs: { type: ["integer", "null"], minimum: 1, maximum: 100000 },
+      day_budget_usd: { type: ["number", "null"], exclusiveMinimum: 0, maximum: 1000000000 },
       expires_at: { type: ["number", "null"], minimum: 0 },
     },
   },
@@ -2899,6 +3264,7 @@ export const schemas: SchemaMap = {
       },
       rate_limit_rpm: { type: ["integer", "null"], minimum: 1, maximum: 1000000 },
       max_concurrent_runs: { type: ["integer", "null"], minimum: 1, maximum: 100000 },
+      day_budget_usd: { type: ["number", "null"], exclusiveMinimum: 0, maximum: 1000000000 },
       expires_at: { type: ["number", "null"], minimum: 0 },
     },
   },
@@ -4154,6 +4520,9 @@ export interface SchemaTypes {
   ResponseItemList: T.ResponseItemList;
   RunStatus: T.RunStatus;
   RunKind: T.RunKind;
+  CostUsd: T.CostUsd;
+  UnpricedTokens: T.UnpricedTokens;
+  ModelUsage: T.ModelUsage;
   RunUsage: T.RunUsage;
   RunError: T.RunError;
   AskChoice: T.AskChoice;
@@ -4275,6 +4644,33 @@ export interface SchemaTypes {
   BulkResult: T.BulkResult;
   DropMessagesBody: T.DropMessagesBody;
   RetryMessageBody: T.RetryMessageBody;
+  UsageResult: T.UsageResult;
+  UsageBucket: T.UsageBucket;
+  UsageBucketList: T.UsageBucketList;
+  Budget: T.Budget;
+  BudgetList: T.BudgetList;
+  PriceSource: T.PriceSource;
+  Price: T.Price;
+  ModelPrice: T.ModelPrice;
+  ModelPriceList: T.ModelPriceList;
+  ProviderModel: T.ProviderModel;
+  Provider: T.Provider;
+  ProviderList: T.ProviderList;
+  DetectProvidersBody: T.DetectProvidersBody;
+  DetectedProvider: T.DetectedProvider;
+  DetectedProviders: T.DetectedProviders;
+  TestModelBody: T.TestModelBody;
+  ModelTest: T.ModelTest;
+  SkillVariable: T.SkillVariable;
+  Skill: T.Skill;
+  SkillList: T.SkillList;
+  Toolset: T.Toolset;
+  ToolsetList: T.ToolsetList;
+  AgentTool: T.AgentTool;
+  ToolList: T.ToolList;
+  McpServer: T.McpServer;
+  McpServerList: T.McpServerList;
+  ReloadMcpBody: T.ReloadMcpBody;
   PlatformCounts: T.PlatformCounts;
   Platform: T.Platform;
   PlatformList: T.PlatformList;

@@ -19,7 +19,7 @@ export interface Operations {
       | { readonly status: 409; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateChatCompletionErrors[409] }
       | { readonly status: 413; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateChatCompletionErrors[413] }
       | { readonly status: 415; readonly headers?: { readonly "accept-encoding"?: string }; readonly body: T.CreateChatCompletionErrors[415] }
-      | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateChatCompletionErrors[429] }
+      | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string; readonly "x-agent-session-id"?: string; readonly "x-agent-session-key"?: string; readonly "x-agent-model"?: string; readonly "idempotency-replayed"?: string }; readonly body: T.CreateChatCompletionErrors[429] }
       | { readonly status: 500; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string; readonly "x-agent-session-id"?: string; readonly "x-agent-session-key"?: string; readonly "x-agent-model"?: string; readonly "idempotency-replayed"?: string }; readonly body: T.CreateChatCompletionErrors[500] }
       | { readonly status: 502; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string; readonly "x-agent-session-id"?: string; readonly "x-agent-session-key"?: string; readonly "x-agent-model"?: string; readonly "idempotency-replayed"?: string }; readonly body: T.CreateChatCompletionErrors[502] }
       | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateChatCompletionErrors[503] }
@@ -39,7 +39,7 @@ export interface Operations {
       | { readonly status: 409; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateResponseErrors[409] }
       | { readonly status: 413; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateResponseErrors[413] }
       | { readonly status: 415; readonly headers?: { readonly "accept-encoding"?: string }; readonly body: T.CreateResponseErrors[415] }
-      | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateResponseErrors[429] }
+      | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string; readonly "x-agent-session-id"?: string; readonly "x-agent-session-key"?: string; readonly "x-agent-model"?: string; readonly "idempotency-replayed"?: string }; readonly body: T.CreateResponseErrors[429] }
       | { readonly status: 500; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string; readonly "x-agent-session-id"?: string; readonly "x-agent-session-key"?: string; readonly "x-agent-model"?: string; readonly "idempotency-replayed"?: string }; readonly body: T.CreateResponseErrors[500] }
       | { readonly status: 502; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string; readonly "x-agent-session-id"?: string; readonly "x-agent-session-key"?: string; readonly "x-agent-model"?: string; readonly "idempotency-replayed"?: string }; readonly body: T.CreateResponseErrors[502] }
       | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateResponseErrors[503] }
@@ -566,6 +566,150 @@ export interface Operations {
       | { readonly status: 409; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.DropMessageErrors[409] }
       | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.DropMessageErrors[429] }
       | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.DropMessageErrors[503] }
+  };
+  /** Get the usage of each day */
+  getUsage: {
+    request: { readonly query: WithDefaults<NonNullable<T.GetUsageData["query"]>, "bucket" | "limit">; readonly headers: LowercaseKeys<NonNullable<T.GetUsageData["headers"]>> };
+    response:
+      | { readonly status: 200; readonly headers?: { readonly "x-agent-event-cursor"?: string }; readonly body: T.GetUsageResponses[200] }
+      | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetUsageErrors[400] }
+      | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.GetUsageErrors[401] }
+      | { readonly status: 403; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetUsageErrors[403] }
+      | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetUsageErrors[429] }
+      | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetUsageErrors[503] }
+  };
+  /** List the budgets of the day */
+  listBudgets: {
+    request: { readonly query: WithDefaults<NonNullable<T.ListBudgetsData["query"]>, "limit">; readonly headers: LowercaseKeys<NonNullable<T.ListBudgetsData["headers"]>> };
+    response:
+      | { readonly status: 200; readonly headers?: { readonly "x-agent-event-cursor"?: string }; readonly body: T.ListBudgetsResponses[200] }
+      | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListBudgetsErrors[400] }
+      | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.ListBudgetsErrors[401] }
+      | { readonly status: 403; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListBudgetsErrors[403] }
+      | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListBudgetsErrors[429] }
+      | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListBudgetsErrors[503] }
+  };
+  /** List the prices of models */
+  listPrices: {
+    request: { readonly query: WithDefaults<NonNullable<T.ListPricesData["query"]>, "limit">; readonly headers: LowercaseKeys<NonNullable<T.ListPricesData["headers"]>> };
+    response:
+      | { readonly status: 200; readonly headers?: { readonly "x-agent-event-cursor"?: string }; readonly body: T.ListPricesResponses[200] }
+      | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListPricesErrors[400] }
+      | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.ListPricesErrors[401] }
+      | { readonly status: 403; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListPricesErrors[403] }
+      | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListPricesErrors[429] }
+      | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListPricesErrors[503] }
+  };
+  /** List model providers */
+  listProviders: {
+    request: { readonly query: WithDefaults<NonNullable<T.ListProvidersData["query"]>, "limit">; readonly headers: LowercaseKeys<NonNullable<T.ListProvidersData["headers"]>> };
+    response:
+      | { readonly status: 200; readonly headers?: { readonly "x-agent-event-cursor"?: string }; readonly body: T.ListProvidersResponses[200] }
+      | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListProvidersErrors[400] }
+      | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.ListProvidersErrors[401] }
+      | { readonly status: 403; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListProvidersErrors[403] }
+      | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListProvidersErrors[429] }
+      | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListProvidersErrors[503] }
+  };
+  /** Find model servers on this machine */
+  detectProviders: {
+    request: { readonly headers: LowercaseKeys<NonNullable<T.DetectProvidersData["headers"]>>; readonly body?: NonNullable<T.DetectProvidersData["body"]> };
+    response:
+      | { readonly status: 200; readonly headers?: { readonly "idempotency-replayed"?: string }; readonly body: T.DetectProvidersResponses[200] }
+      | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.DetectProvidersErrors[400] }
+      | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.DetectProvidersErrors[401] }
+      | { readonly status: 403; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.DetectProvidersErrors[403] }
+      | { readonly status: 408; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.DetectProvidersErrors[408] }
+      | { readonly status: 409; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.DetectProvidersErrors[409] }
+      | { readonly status: 413; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.DetectProvidersErrors[413] }
+      | { readonly status: 415; readonly headers?: { readonly "accept-encoding"?: string }; readonly body: T.DetectProvidersErrors[415] }
+      | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.DetectProvidersErrors[429] }
+      | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.DetectProvidersErrors[503] }
+  };
+  /** Test a model */
+  testModel: {
+    request: { readonly headers: LowercaseKeys<NonNullable<T.TestModelData["headers"]>>; readonly body?: NonNullable<T.TestModelData["body"]> };
+    response:
+      | { readonly status: 200; readonly headers?: { readonly "idempotency-replayed"?: string }; readonly body: T.TestModelResponses[200] }
+      | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.TestModelErrors[400] }
+      | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.TestModelErrors[401] }
+      | { readonly status: 403; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.TestModelErrors[403] }
+      | { readonly status: 408; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.TestModelErrors[408] }
+      | { readonly status: 409; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.TestModelErrors[409] }
+      | { readonly status: 413; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.TestModelErrors[413] }
+      | { readonly status: 415; readonly headers?: { readonly "accept-encoding"?: string }; readonly body: T.TestModelErrors[415] }
+      | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.TestModelErrors[429] }
+      | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.TestModelErrors[503] }
+  };
+  /** List skills, by name */
+  listSkills: {
+    request: { readonly query: WithDefaults<NonNullable<T.ListSkillsData["query"]>, "limit">; readonly headers: LowercaseKeys<NonNullable<T.ListSkillsData["headers"]>> };
+    response:
+      | { readonly status: 200; readonly headers?: { readonly "x-agent-event-cursor"?: string }; readonly body: T.ListSkillsResponses[200] }
+      | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListSkillsErrors[400] }
+      | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.ListSkillsErrors[401] }
+      | { readonly status: 403; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListSkillsErrors[403] }
+      | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListSkillsErrors[429] }
+      | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListSkillsErrors[503] }
+  };
+  /** Get a skill */
+  getSkill: {
+    request: { readonly path: NonNullable<T.GetSkillData["path"]>; readonly query: NonNullable<T.GetSkillData["query"]>; readonly headers: LowercaseKeys<NonNullable<T.GetSkillData["headers"]>> };
+    response:
+      | { readonly status: 200; readonly body: T.GetSkillResponses[200] }
+      | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetSkillErrors[400] }
+      | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.GetSkillErrors[401] }
+      | { readonly status: 403; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetSkillErrors[403] }
+      | { readonly status: 404; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetSkillErrors[404] }
+      | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetSkillErrors[429] }
+  };
+  /** List toolsets */
+  listToolsets: {
+    request: { readonly query: WithDefaults<NonNullable<T.ListToolsetsData["query"]>, "limit">; readonly headers: LowercaseKeys<NonNullable<T.ListToolsetsData["headers"]>> };
+    response:
+      | { readonly status: 200; readonly headers?: { readonly "x-agent-event-cursor"?: string }; readonly body: T.ListToolsetsResponses[200] }
+      | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListToolsetsErrors[400] }
+      | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.ListToolsetsErrors[401] }
+      | { readonly status: 403; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListToolsetsErrors[403] }
+      | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListToolsetsErrors[429] }
+      | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListToolsetsErrors[503] }
+  };
+  /** List tools, by name */
+  listTools: {
+    request: { readonly query: WithDefaults<NonNullable<T.ListToolsData["query"]>, "limit">; readonly headers: LowercaseKeys<NonNullable<T.ListToolsData["headers"]>> };
+    response:
+      | { readonly status: 200; readonly headers?: { readonly "x-agent-event-cursor"?: string }; readonly body: T.ListToolsResponses[200] }
+      | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListToolsErrors[400] }
+      | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.ListToolsErrors[401] }
+      | { readonly status: 403; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListToolsErrors[403] }
+      | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListToolsErrors[429] }
+      | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListToolsErrors[503] }
+  };
+  /** List MCP servers, by name */
+  listMcpServers: {
+    request: { readonly query: WithDefaults<NonNullable<T.ListMcpServersData["query"]>, "limit">; readonly headers: LowercaseKeys<NonNullable<T.ListMcpServersData["headers"]>> };
+    response:
+      | { readonly status: 200; readonly headers?: { readonly "x-agent-event-cursor"?: string }; readonly body: T.ListMcpServersResponses[200] }
+      | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListMcpServersErrors[400] }
+      | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.ListMcpServersErrors[401] }
+      | { readonly status: 403; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListMcpServersErrors[403] }
+      | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListMcpServersErrors[429] }
+      | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListMcpServersErrors[503] }
+  };
+  /** Connect the MCP servers again */
+  reloadMcp: {
+    request: { readonly headers: LowercaseKeys<NonNullable<T.ReloadMcpData["headers"]>>; readonly body?: NonNullable<T.ReloadMcpData["body"]> };
+    response:
+      | { readonly status: 200; readonly headers?: { readonly "idempotency-replayed"?: string }; readonly body: T.ReloadMcpResponses[200] }
+      | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ReloadMcpErrors[400] }
+      | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.ReloadMcpErrors[401] }
+      | { readonly status: 403; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ReloadMcpErrors[403] }
+      | { readonly status: 408; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ReloadMcpErrors[408] }
+      | { readonly status: 409; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ReloadMcpErrors[409] }
+      | { readonly status: 413; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ReloadMcpErrors[413] }
+      | { readonly status: 415; readonly headers?: { readonly "accept-encoding"?: string }; readonly body: T.ReloadMcpErrors[415] }
+      | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ReloadMcpErrors[429] }
+      | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ReloadMcpErrors[503] }
   };
   /** List platforms */
   listPlatforms: {
@@ -1202,7 +1346,17 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
       },
       "429": {
         json: { $ref: "#/components/schemas/ErrorEnvelope" },
-        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+        headers: [
+          "x-request-id",
+          "traceparent",
+          "retry-after",
+          "x-should-retry",
+          "x-agent-run-id",
+          "x-agent-session-id",
+          "x-agent-session-key",
+          "x-agent-model",
+          "idempotency-replayed",
+        ],
       },
       "500": {
         json: { $ref: "#/components/schemas/ErrorEnvelope" },
@@ -1332,7 +1486,17 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
       },
       "429": {
         json: { $ref: "#/components/schemas/ErrorEnvelope" },
-        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+        headers: [
+          "x-request-id",
+          "traceparent",
+          "retry-after",
+          "x-should-retry",
+          "x-agent-run-id",
+          "x-agent-session-id",
+          "x-agent-session-key",
+          "x-agent-model",
+          "idempotency-replayed",
+        ],
       },
       "500": {
         json: { $ref: "#/components/schemas/ErrorEnvelope" },
@@ -3797,6 +3961,703 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
       "409": {
         json: { $ref: "#/components/schemas/ErrorEnvelope" },
         headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "429": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "503": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+    },
+  },
+  getUsage: {
+    method: "GET",
+    route: "/v1/usage",
+    tags: ["Usage"],
+    security: [{ bearerAuth: [] }],
+    scope: "read",
+    strict: true,
+    query: {
+      coerce: {
+        from: "string",
+        to: "string",
+        bucket: "string",
+        group_by: "string[]",
+        model: "string[]",
+        owner: "string[]",
+        key: "string[]",
+        source: "string[]",
+        kind: "string[]",
+        limit: "integer",
+        after: "string",
+      },
+      defaults: { bucket: "1d", limit: 20 },
+      schema: {
+        type: "object",
+        required: [],
+        properties: {
+          from: { type: "string", maxLength: 64 },
+          to: { type: "string", maxLength: 64 },
+          bucket: { type: "string", enum: ["1d"] },
+          group_by: { type: "array", items: { type: "string", enum: ["model", "owner", "key", "source", "kind"] } },
+          model: { type: "array", items: { type: "string", maxLength: 256 } },
+          owner: { type: "array", items: { type: "string", maxLength: 64 } },
+          key: { type: "array", items: { type: "string", maxLength: 64 } },
+          source: { type: "array", items: { type: "string", maxLength: 64 } },
+          kind: { type: "array", items: { $ref: "#/components/schemas/RunKind" } },
+          limit: { type: "integer", minimum: 1, maximum: 100 },
+          after: { type: "string", maxLength: 512 },
+        },
+      },
+    },
+    headers: {
+      coerce: { "x-agent-owner": "string" },
+      defaults: {},
+      schema: {
+        type: "object",
+        required: [],
+        properties: { "x-agent-owner": { type: "string", minLength: 1, maxLength: 64 } },
+      },
+    },
+    responses: {
+      "200": {
+        json: { $ref: "#/components/schemas/UsageBucketList" },
+        headers: ["x-request-id", "traceparent", "x-agent-event-cursor"],
+      },
+      "400": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "401": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "www-authenticate"],
+      },
+      "403": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "429": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "503": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+    },
+  },
+  listBudgets: {
+    method: "GET",
+    route: "/v1/budgets",
+    tags: ["Usage"],
+    security: [{ bearerAuth: [] }],
+    scope: "read",
+    strict: true,
+    query: {
+      coerce: { limit: "integer", after: "string" },
+      defaults: { limit: 20 },
+      schema: {
+        type: "object",
+        required: [],
+        properties: { limit: { type: "integer", minimum: 1, maximum: 100 }, after: { type: "string", maxLength: 512 } },
+      },
+    },
+    headers: {
+      coerce: { "x-agent-owner": "string" },
+      defaults: {},
+      schema: {
+        type: "object",
+        required: [],
+        properties: { "x-agent-owner": { type: "string", minLength: 1, maxLength: 64 } },
+      },
+    },
+    responses: {
+      "200": {
+        json: { $ref: "#/components/schemas/BudgetList" },
+        headers: ["x-request-id", "traceparent", "x-agent-event-cursor"],
+      },
+      "400": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "401": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "www-authenticate"],
+      },
+      "403": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "429": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "503": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+    },
+  },
+  listPrices: {
+    method: "GET",
+    route: "/v1/prices",
+    tags: ["Usage"],
+    security: [{ bearerAuth: [] }],
+    scope: "read",
+    strict: true,
+    query: {
+      coerce: { model: "string[]", provider: "string[]", limit: "integer", after: "string" },
+      defaults: { limit: 20 },
+      schema: {
+        type: "object",
+        required: [],
+        properties: {
+          model: { type: "array", items: { type: "string", maxLength: 256 } },
+          provider: { type: "array", items: { type: "string", maxLength: 64 } },
+          limit: { type: "integer", minimum: 1, maximum: 100 },
+          after: { type: "string", maxLength: 512 },
+        },
+      },
+    },
+    headers: {
+      coerce: { "x-agent-owner": "string" },
+      defaults: {},
+      schema: {
+        type: "object",
+        required: [],
+        properties: { "x-agent-owner": { type: "string", minLength: 1, maxLength: 64 } },
+      },
+    },
+    responses: {
+      "200": {
+        json: { $ref: "#/components/schemas/ModelPriceList" },
+        headers: ["x-request-id", "traceparent", "x-agent-event-cursor"],
+      },
+      "400": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "401": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "www-authenticate"],
+      },
+      "403": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "429": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "503": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+    },
+  },
+  listProviders: {
+    method: "GET",
+    route: "/v1/providers",
+    tags: ["Providers"],
+    security: [{ bearerAuth: [] }],
+    scope: "read",
+    strict: true,
+    query: {
+      coerce: { limit: "integer", after: "string" },
+      defaults: { limit: 20 },
+      schema: {
+        type: "object",
+        required: [],
+        properties: { limit: { type: "integer", minimum: 1, maximum: 100 }, after: { type: "string", maxLength: 512 } },
+      },
+    },
+    headers: {
+      coerce: { "x-agent-owner": "string" },
+      defaults: {},
+      schema: {
+        type: "object",
+        required: [],
+        properties: { "x-agent-owner": { type: "string", minLength: 1, maxLength: 64 } },
+      },
+    },
+    responses: {
+      "200": {
+        json: { $ref: "#/components/schemas/ProviderList" },
+        headers: ["x-request-id", "traceparent", "x-agent-event-cursor"],
+      },
+      "400": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "401": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "www-authenticate"],
+      },
+      "403": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "429": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "503": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+    },
+  },
+  detectProviders: {
+    method: "POST",
+    route: "/v1/providers/detect",
+    tags: ["Providers"],
+    security: [{ bearerAuth: [] }],
+    scope: "admin",
+    strict: true,
+    headers: {
+      coerce: { "x-agent-owner": "string", "idempotency-key": "string" },
+      defaults: {},
+      schema: {
+        type: "object",
+        required: [],
+        properties: {
+          "x-agent-owner": { type: "string", minLength: 1, maxLength: 64 },
+          "idempotency-key": { type: "string", minLength: 1, maxLength: 255, pattern: "^[\\x21-\\x7e]+$" },
+        },
+      },
+    },
+    body: { required: false, schema: { $ref: "#/components/schemas/DetectProvidersBody" } },
+    responses: {
+      "200": {
+        json: { $ref: "#/components/schemas/DetectedProviders" },
+        headers: ["x-request-id", "traceparent", "idempotency-replayed"],
+      },
+      "400": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "401": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "www-authenticate"],
+      },
+      "403": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "408": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "409": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "413": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "415": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "accept-encoding"],
+      },
+      "429": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "503": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+    },
+  },
+  testModel: {
+    method: "POST",
+    route: "/v1/providers/test",
+    tags: ["Providers"],
+    security: [{ bearerAuth: [] }],
+    scope: "runs",
+    strict: true,
+    headers: {
+      coerce: { "x-agent-owner": "string", "idempotency-key": "string" },
+      defaults: {},
+      schema: {
+        type: "object",
+        required: [],
+        properties: {
+          "x-agent-owner": { type: "string", minLength: 1, maxLength: 64 },
+          "idempotency-key": { type: "string", minLength: 1, maxLength: 255, pattern: "^[\\x21-\\x7e]+$" },
+        },
+      },
+    },
+    body: { required: false, schema: { $ref: "#/components/schemas/TestModelBody" } },
+    responses: {
+      "200": {
+        json: { $ref: "#/components/schemas/ModelTest" },
+        headers: ["x-request-id", "traceparent", "idempotency-replayed"],
+      },
+      "400": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "401": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "www-authenticate"],
+      },
+      "403": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "408": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "409": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "413": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "415": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "accept-encoding"],
+      },
+      "429": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "503": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+    },
+  },
+  listSkills: {
+    method: "GET",
+    route: "/v1/skills",
+    tags: ["Tools"],
+    security: [{ bearerAuth: [] }],
+    scope: "read",
+    strict: true,
+    query: {
+      coerce: { limit: "integer", after: "string" },
+      defaults: { limit: 20 },
+      schema: {
+        type: "object",
+        required: [],
+        properties: { limit: { type: "integer", minimum: 1, maximum: 100 }, after: { type: "string", maxLength: 512 } },
+      },
+    },
+    headers: {
+      coerce: { "x-agent-owner": "string" },
+      defaults: {},
+      schema: {
+        type: "object",
+        required: [],
+        properties: { "x-agent-owner": { type: "string", minLength: 1, maxLength: 64 } },
+      },
+    },
+    responses: {
+      "200": {
+        json: { $ref: "#/components/schemas/SkillList" },
+        headers: ["x-request-id", "traceparent", "x-agent-event-cursor"],
+      },
+      "400": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "401": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "www-authenticate"],
+      },
+      "403": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "429": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "503": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+    },
+  },
+  getSkill: {
+    method: "GET",
+    route: "/v1/skills/{skill}",
+    tags: ["Tools"],
+    security: [{ bearerAuth: [] }],
+    scope: "read",
+    strict: true,
+    path: {
+      coerce: { skill: "string" },
+      defaults: {},
+      schema: {
+        type: "object",
+        required: ["skill"],
+        properties: { skill: { type: "string", minLength: 1, maxLength: 64 } },
+      },
+    },
+    query: {
+      coerce: { include: "string[]" },
+      defaults: {},
+      schema: {
+        type: "object",
+        required: [],
+        properties: { include: { type: "array", items: { type: "string", enum: ["instructions"] } } },
+      },
+    },
+    headers: {
+      coerce: { "x-agent-owner": "string" },
+      defaults: {},
+      schema: {
+        type: "object",
+        required: [],
+        properties: { "x-agent-owner": { type: "string", minLength: 1, maxLength: 64 } },
+      },
+    },
+    responses: {
+      "200": { json: { $ref: "#/components/schemas/Skill" }, headers: ["x-request-id", "traceparent"] },
+      "400": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "401": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "www-authenticate"],
+      },
+      "403": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "404": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "429": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+    },
+  },
+  listToolsets: {
+    method: "GET",
+    route: "/v1/toolsets",
+    tags: ["Tools"],
+    security: [{ bearerAuth: [] }],
+    scope: "read",
+    strict: true,
+    query: {
+      coerce: { limit: "integer", after: "string" },
+      defaults: { limit: 20 },
+      schema: {
+        type: "object",
+        required: [],
+        properties: { limit: { type: "integer", minimum: 1, maximum: 100 }, after: { type: "string", maxLength: 512 } },
+      },
+    },
+    headers: {
+      coerce: { "x-agent-owner": "string" },
+      defaults: {},
+      schema: {
+        type: "object",
+        required: [],
+        properties: { "x-agent-owner": { type: "string", minLength: 1, maxLength: 64 } },
+      },
+    },
+    responses: {
+      "200": {
+        json: { $ref: "#/components/schemas/ToolsetList" },
+        headers: ["x-request-id", "traceparent", "x-agent-event-cursor"],
+      },
+      "400": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "401": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "www-authenticate"],
+      },
+      "403": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "429": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "503": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+    },
+  },
+  listTools: {
+    method: "GET",
+    route: "/v1/tools",
+    tags: ["Tools"],
+    security: [{ bearerAuth: [] }],
+    scope: "read",
+    strict: true,
+    query: {
+      coerce: { toolset: "string[]", server: "string[]", limit: "integer", after: "string" },
+      defaults: { limit: 20 },
+      schema: {
+        type: "object",
+        required: [],
+        properties: {
+          toolset: { type: "array", items: { type: "string", maxLength: 64 } },
+          server: { type: "array", items: { type: "string", maxLength: 128 } },
+          limit: { type: "integer", minimum: 1, maximum: 100 },
+          after: { type: "string", maxLength: 512 },
+        },
+      },
+    },
+    headers: {
+      coerce: { "x-agent-owner": "string" },
+      defaults: {},
+      schema: {
+        type: "object",
+        required: [],
+        properties: { "x-agent-owner": { type: "string", minLength: 1, maxLength: 64 } },
+      },
+    },
+    responses: {
+      "200": {
+        json: { $ref: "#/components/schemas/ToolList" },
+        headers: ["x-request-id", "traceparent", "x-agent-event-cursor"],
+      },
+      "400": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "401": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "www-authenticate"],
+      },
+      "403": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "429": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "503": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+    },
+  },
+  listMcpServers: {
+    method: "GET",
+    route: "/v1/mcp/servers",
+    tags: ["Tools"],
+    security: [{ bearerAuth: [] }],
+    scope: "read",
+    strict: true,
+    query: {
+      coerce: { limit: "integer", after: "string" },
+      defaults: { limit: 20 },
+      schema: {
+        type: "object",
+        required: [],
+        properties: { limit: { type: "integer", minimum: 1, maximum: 100 }, after: { type: "string", maxLength: 512 } },
+      },
+    },
+    headers: {
+      coerce: { "x-agent-owner": "string" },
+      defaults: {},
+      schema: {
+        type: "object",
+        required: [],
+        properties: { "x-agent-owner": { type: "string", minLength: 1, maxLength: 64 } },
+      },
+    },
+    responses: {
+      "200": {
+        json: { $ref: "#/components/schemas/McpServerList" },
+        headers: ["x-request-id", "traceparent", "x-agent-event-cursor"],
+      },
+      "400": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "401": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "www-authenticate"],
+      },
+      "403": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "429": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "503": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+    },
+  },
+  reloadMcp: {
+    method: "POST",
+    route: "/v1/mcp/reload",
+    tags: ["Tools"],
+    security: [{ bearerAuth: [] }],
+    scope: "admin",
+    strict: true,
+    headers: {
+      coerce: { "x-agent-owner": "string", "idempotency-key": "string" },
+      defaults: {},
+      schema: {
+        type: "object",
+        required: [],
+        properties: {
+          "x-agent-owner": { type: "string", minLength: 1, maxLength: 64 },
+          "idempotency-key": { type: "string", minLength: 1, maxLength: 255, pattern: "^[\\x21-\\x7e]+$" },
+        },
+      },
+    },
+    body: { required: false, schema: { $ref: "#/components/schemas/ReloadMcpBody" } },
+    responses: {
+      "200": {
+        json: { $ref: "#/components/schemas/McpServerList" },
+        headers: ["x-request-id", "traceparent", "idempotency-replayed"],
+      },
+      "400": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "401": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "www-authenticate"],
+      },
+      "403": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "408": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "409": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "413": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "415": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "accept-encoding"],
       },
       "429": {
         json: { $ref: "#/components/schemas/ErrorEnvelope" },

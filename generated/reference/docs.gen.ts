@@ -200,6 +200,27 @@ td:empty{display:none}
 <li><a href="#operation-drain-service"><b class="badge post">POST</b> <span>Drain this server</span></a></li>
 <li><a href="#operation-create-backup"><b class="badge post">POST</b> <span>Download a backup</span></a></li>
 </ul>
+<p><a href="#tag-usage"><span>Usage</span></a></p>
+<ul>
+<li><a href="#operation-get-usage"><b class="badge get">GET</b> <span>Get the usage of each day</span></a></li>
+<li><a href="#operation-list-budgets"><b class="badge get">GET</b> <span>List the budgets of the day</span></a></li>
+<li><a href="#operation-list-prices"><b class="badge get">GET</b> <span>List the prices of models</span></a></li>
+</ul>
+<p><a href="#tag-providers"><span>Providers</span></a></p>
+<ul>
+<li><a href="#operation-list-providers"><b class="badge get">GET</b> <span>List model providers</span></a></li>
+<li><a href="#operation-detect-providers"><b class="badge post">POST</b> <span>Find model servers on this machine</span></a></li>
+<li><a href="#operation-test-model"><b class="badge post">POST</b> <span>Test a model</span></a></li>
+</ul>
+<p><a href="#tag-tools"><span>Tools</span></a></p>
+<ul>
+<li><a href="#operation-list-skills"><b class="badge get">GET</b> <span>List skills, by name</span></a></li>
+<li><a href="#operation-get-skill"><b class="badge get">GET</b> <span>Get a skill</span></a></li>
+<li><a href="#operation-list-toolsets"><b class="badge get">GET</b> <span>List toolsets</span></a></li>
+<li><a href="#operation-list-tools"><b class="badge get">GET</b> <span>List tools, by name</span></a></li>
+<li><a href="#operation-list-mcp-servers"><b class="badge get">GET</b> <span>List MCP servers, by name</span></a></li>
+<li><a href="#operation-reload-mcp"><b class="badge post">POST</b> <span>Connect the MCP servers again</span></a></li>
+</ul>
 <p><a href="#tag-events"><span>Events</span></a></p>
 <ul>
 <li><a href="#operation-stream-events"><b class="badge get">GET</b> <span>Follow the changes of all resources</span></a></li>
@@ -229,6 +250,7 @@ td:empty{display:none}
 <ul>
 <li><a href="#schema-agent-info"><span>AgentInfo</span></a></li>
 <li><a href="#schema-agent-options"><span>AgentOptions</span></a></li>
+<li><a href="#schema-agent-tool"><span>AgentTool</span></a></li>
 <li><a href="#schema-allowed-tools-choice"><span>AllowedToolsChoice</span></a></li>
 <li><a href="#schema-answer-body"><span>AnswerBody</span></a></li>
 <li><a href="#schema-api-key"><span>ApiKey</span></a></li>
@@ -243,6 +265,8 @@ td:empty{display:none}
 <li><a href="#schema-ask-choice"><span>AskChoice</span></a></li>
 <li><a href="#schema-background-complete-event"><span>BackgroundCompleteEvent</span></a></li>
 <li><a href="#schema-backup-body"><span>BackupBody</span></a></li>
+<li><a href="#schema-budget"><span>Budget</span></a></li>
+<li><a href="#schema-budget-list"><span>BudgetList</span></a></li>
 <li><a href="#schema-bulk-limit"><span>BulkLimit</span></a></li>
 <li><a href="#schema-bulk-refusal"><span>BulkRefusal</span></a></li>
 <li><a href="#schema-bulk-result"><span>BulkResult</span></a></li>
@@ -284,6 +308,7 @@ td:empty{display:none}
 <li><a href="#schema-content-part"><span>ContentPart</span></a></li>
 <li><a href="#schema-content-parts"><span>ContentParts</span></a></li>
 <li><a href="#schema-conversation-param"><span>ConversationParam</span></a></li>
+<li><a href="#schema-cost-usd"><span>CostUsd</span></a></li>
 <li><a href="#schema-create-job-body"><span>CreateJobBody</span></a></li>
 <li><a href="#schema-create-key-body"><span>CreateKeyBody</span></a></li>
 <li><a href="#schema-create-response-request"><span>CreateResponseRequest</span></a></li>
@@ -301,6 +326,9 @@ td:empty{display:none}
 <li><a href="#schema-delivery-stage-name"><span>DeliveryStageName</span></a></li>
 <li><a href="#schema-delivery-status"><span>DeliveryStatus</span></a></li>
 <li><a href="#schema-detailed-health"><span>DetailedHealth</span></a></li>
+<li><a href="#schema-detect-providers-body"><span>DetectProvidersBody</span></a></li>
+<li><a href="#schema-detected-provider"><span>DetectedProvider</span></a></li>
+<li><a href="#schema-detected-providers"><span>DetectedProviders</span></a></li>
 <li><a href="#schema-drain-body"><span>DrainBody</span></a></li>
 <li><a href="#schema-drop-messages-body"><span>DropMessagesBody</span></a></li>
 <li><a href="#schema-due-job"><span>DueJob</span></a></li>
@@ -355,6 +383,8 @@ td:empty{display:none}
 <li><a href="#schema-logprob"><span>Logprob</span></a></li>
 <li><a href="#schema-mcp-call-error"><span>McpCallError</span></a></li>
 <li><a href="#schema-mcp-call-item"><span>McpCallItem</span></a></li>
+<li><a href="#schema-mcp-server"><span>McpServer</span></a></li>
+<li><a href="#schema-mcp-server-list"><span>McpServerList</span></a></li>
 <li><a href="#schema-message"><span>Message</span></a></li>
 <li><a href="#schema-message-attempt"><span>MessageAttempt</span></a></li>
 <li><a href="#schema-message-completed-event"><span>MessageCompletedEvent</span></a></li>
@@ -367,6 +397,10 @@ td:empty{display:none}
 <li><a href="#schema-message-status"><span>MessageStatus</span></a></li>
 <li><a href="#schema-model"><span>Model</span></a></li>
 <li><a href="#schema-model-list"><span>ModelList</span></a></li>
+<li><a href="#schema-model-price"><span>ModelPrice</span></a></li>
+<li><a href="#schema-model-price-list"><span>ModelPriceList</span></a></li>
+<li><a href="#schema-model-test"><span>ModelTest</span></a></li>
+<li><a href="#schema-model-usage"><span>ModelUsage</span></a></li>
 <li><a href="#schema-notice-event"><span>NoticeEvent</span></a></li>
 <li><a href="#schema-occurrence"><span>Occurrence</span></a></li>
 <li><a href="#schema-occurrence-cause"><span>OccurrenceCause</span></a></li>
@@ -388,7 +422,12 @@ td:empty{display:none}
 <li><a href="#schema-platform-counts"><span>PlatformCounts</span></a></li>
 <li><a href="#schema-platform-list"><span>PlatformList</span></a></li>
 <li><a href="#schema-platform-test"><span>PlatformTest</span></a></li>
+<li><a href="#schema-price"><span>Price</span></a></li>
+<li><a href="#schema-price-source"><span>PriceSource</span></a></li>
+<li><a href="#schema-provider"><span>Provider</span></a></li>
 <li><a href="#schema-provider-failure"><span>ProviderFailure</span></a></li>
+<li><a href="#schema-provider-list"><span>ProviderList</span></a></li>
+<li><a href="#schema-provider-model"><span>ProviderModel</span></a></li>
 <li><a href="#schema-question"><span>Question</span></a></li>
 <li><a href="#schema-question-answer"><span>QuestionAnswer</span></a></li>
 <li><a href="#schema-question-kind"><span>QuestionKind</span></a></li>
@@ -399,6 +438,7 @@ td:empty{display:none}
 <li><a href="#schema-reasoning-effort"><span>ReasoningEffort</span></a></li>
 <li><a href="#schema-reasoning-item"><span>ReasoningItem</span></a></li>
 <li><a href="#schema-refusal-part"><span>RefusalPart</span></a></li>
+<li><a href="#schema-reload-mcp-body"><span>ReloadMcpBody</span></a></li>
 <li><a href="#schema-replay-delivery-body"><span>ReplayDeliveryBody</span></a></li>
 <li><a href="#schema-required-action"><span>RequiredAction</span></a></li>
 <li><a href="#schema-response-completed-event"><span>ResponseCompletedEvent</span></a></li>
@@ -481,6 +521,9 @@ td:empty{display:none}
 <li><a href="#schema-session-undone"><span>SessionUndone</span></a></li>
 <li><a href="#schema-session-undone-event"><span>SessionUndoneEvent</span></a></li>
 <li><a href="#schema-session-updated-event"><span>SessionUpdatedEvent</span></a></li>
+<li><a href="#schema-skill"><span>Skill</span></a></li>
+<li><a href="#schema-skill-list"><span>SkillList</span></a></li>
+<li><a href="#schema-skill-variable"><span>SkillVariable</span></a></li>
 <li><a href="#schema-socket-ticket"><span>SocketTicket</span></a></li>
 <li><a href="#schema-steer-accepted-event"><span>SteerAcceptedEvent</span></a></li>
 <li><a href="#schema-steer-body"><span>SteerBody</span></a></li>
@@ -497,6 +540,7 @@ td:empty{display:none}
 <li><a href="#schema-sudo-request-event"><span>SudoRequestEvent</span></a></li>
 <li><a href="#schema-sudo-responded-event"><span>SudoRespondedEvent</span></a></li>
 <li><a href="#schema-summary-text"><span>SummaryText</span></a></li>
+<li><a href="#schema-test-model-body"><span>TestModelBody</span></a></li>
 <li><a href="#schema-test-platform-body"><span>TestPlatformBody</span></a></li>
 <li><a href="#schema-test-route-body"><span>TestRouteBody</span></a></li>
 <li><a href="#schema-text-format"><span>TextFormat</span></a></li>
@@ -507,16 +551,23 @@ td:empty{display:none}
 <li><a href="#schema-tool-generating-run-event"><span>ToolGeneratingRunEvent</span></a></li>
 <li><a href="#schema-tool-image"><span>ToolImage</span></a></li>
 <li><a href="#schema-tool-kind"><span>ToolKind</span></a></li>
+<li><a href="#schema-tool-list"><span>ToolList</span></a></li>
 <li><a href="#schema-tool-progress"><span>ToolProgress</span></a></li>
 <li><a href="#schema-tool-progress-event"><span>ToolProgressEvent</span></a></li>
 <li><a href="#schema-tool-requested-event"><span>ToolRequestedEvent</span></a></li>
 <li><a href="#schema-tool-started-event"><span>ToolStartedEvent</span></a></li>
+<li><a href="#schema-toolset"><span>Toolset</span></a></li>
+<li><a href="#schema-toolset-list"><span>ToolsetList</span></a></li>
 <li><a href="#schema-undo-session-body"><span>UndoSessionBody</span></a></li>
+<li><a href="#schema-unpriced-tokens"><span>UnpricedTokens</span></a></li>
 <li><a href="#schema-update-job-body"><span>UpdateJobBody</span></a></li>
 <li><a href="#schema-update-key-body"><span>UpdateKeyBody</span></a></li>
 <li><a href="#schema-update-route-body"><span>UpdateRouteBody</span></a></li>
 <li><a href="#schema-update-session-body"><span>UpdateSessionBody</span></a></li>
 <li><a href="#schema-url-citation"><span>UrlCitation</span></a></li>
+<li><a href="#schema-usage-bucket"><span>UsageBucket</span></a></li>
+<li><a href="#schema-usage-bucket-list"><span>UsageBucketList</span></a></li>
+<li><a href="#schema-usage-result"><span>UsageResult</span></a></li>
 <li><a href="#schema-usage-updated-event"><span>UsageUpdatedEvent</span></a></li>
 <li><a href="#schema-webhook"><span>Webhook</span></a></li>
 <li><a href="#schema-webhook-event"><span>WebhookEvent</span></a></li>
@@ -544,13 +595,13 @@ td:empty{display:none}
 <table class="c2">
 <thead><tr><th scope="col">Scope</th><th scope="col">Operations</th></tr></thead>
 <tbody>
-<tr><td><code>admin</code></td><td><a href="#operation-update-config">updateConfig</a>, <a href="#operation-list-keys">listKeys</a>, <a href="#operation-create-key">createKey</a>, <a href="#operation-get-key">getKey</a>, <a href="#operation-delete-key">deleteKey</a>, <a href="#operation-update-key">updateKey</a>, <a href="#operation-rotate-key">rotateKey</a>, <a href="#operation-list-logs">listLogs</a>, <a href="#operation-drain-service">drainService</a>, <a href="#operation-create-backup">createBackup</a></td></tr>
+<tr><td><code>admin</code></td><td><a href="#operation-detect-providers">detectProviders</a>, <a href="#operation-reload-mcp">reloadMcp</a>, <a href="#operation-update-config">updateConfig</a>, <a href="#operation-list-keys">listKeys</a>, <a href="#operation-create-key">createKey</a>, <a href="#operation-get-key">getKey</a>, <a href="#operation-delete-key">deleteKey</a>, <a href="#operation-update-key">updateKey</a>, <a href="#operation-rotate-key">rotateKey</a>, <a href="#operation-list-logs">listLogs</a>, <a href="#operation-drain-service">drainService</a>, <a href="#operation-create-backup">createBackup</a></td></tr>
 <tr><td><code>approvals</code></td><td><a href="#operation-resolve-run-approval">resolveRunApproval</a>, <a href="#operation-answer-question">answerQuestion</a>, <a href="#operation-delete-grant">deleteGrant</a></td></tr>
 <tr><td><code>chat</code></td><td><a href="#operation-create-chat-completion">createChatCompletion</a>, <a href="#operation-create-response">createResponse</a>, <a href="#operation-delete-response">deleteResponse</a>, <a href="#operation-cancel-response">cancelResponse</a></td></tr>
 <tr><td><code>jobs</code></td><td><a href="#operation-create-job">createJob</a>, <a href="#operation-delete-job">deleteJob</a>, <a href="#operation-update-job">updateJob</a>, <a href="#operation-pause-job">pauseJob</a>, <a href="#operation-resume-job">resumeJob</a>, <a href="#operation-run-job">runJob</a></td></tr>
 <tr><td><code>messages</code></td><td><a href="#operation-retry-messages">retryMessages</a>, <a href="#operation-drop-messages">dropMessages</a>, <a href="#operation-retry-message">retryMessage</a>, <a href="#operation-drop-message">dropMessage</a>, <a href="#operation-test-platform">testPlatform</a></td></tr>
-<tr><td><code>read</code></td><td><a href="#operation-get-response">getResponse</a>, <a href="#operation-list-response-input-items">listResponseInputItems</a>, <a href="#operation-list-runs">listRuns</a>, <a href="#operation-get-run">getRun</a>, <a href="#operation-stream-run-events">streamRunEvents</a>, <a href="#operation-list-sessions">listSessions</a>, <a href="#operation-get-session">getSession</a>, <a href="#operation-list-session-messages">listSessionMessages</a>, <a href="#operation-list-questions">listQuestions</a>, <a href="#operation-get-question">getQuestion</a>, <a href="#operation-list-jobs">listJobs</a>, <a href="#operation-get-job">getJob</a>, <a href="#operation-list-job-times">listJobTimes</a>, <a href="#operation-list-occurrences">listOccurrences</a>, <a href="#operation-get-occurrence">getOccurrence</a>, <a href="#operation-get-occurrence-output">getOccurrenceOutput</a>, <a href="#operation-get-calendar">getCalendar</a>, <a href="#operation-get-scheduler">getScheduler</a>, <a href="#operation-list-messages">listMessages</a>, <a href="#operation-get-message">getMessage</a>, <a href="#operation-list-platforms">listPlatforms</a>, <a href="#operation-get-platform">getPlatform</a>, <a href="#operation-get-config">getConfig</a>, <a href="#operation-get-config-schema">getConfigSchema</a>, <a href="#operation-export-session">exportSession</a>, <a href="#operation-stream-session-events">streamSessionEvents</a>, <a href="#operation-list-grants">listGrants</a>, <a href="#operation-list-routes">listRoutes</a>, <a href="#operation-get-route">getRoute</a>, <a href="#operation-list-deliveries">listDeliveries</a>, <a href="#operation-get-delivery">getDelivery</a>, <a href="#operation-stream-events">streamEvents</a>, <a href="#operation-get-detailed-health">getDetailedHealth</a>, <a href="#operation-get-metrics">getMetrics</a></td></tr>
-<tr><td><code>runs</code></td><td><a href="#operation-create-run">createRun</a>, <a href="#operation-steer-run">steerRun</a>, <a href="#operation-stop-run">stopRun</a></td></tr>
+<tr><td><code>read</code></td><td><a href="#operation-get-response">getResponse</a>, <a href="#operation-list-response-input-items">listResponseInputItems</a>, <a href="#operation-list-runs">listRuns</a>, <a href="#operation-get-run">getRun</a>, <a href="#operation-stream-run-events">streamRunEvents</a>, <a href="#operation-list-sessions">listSessions</a>, <a href="#operation-get-session">getSession</a>, <a href="#operation-list-session-messages">listSessionMessages</a>, <a href="#operation-list-questions">listQuestions</a>, <a href="#operation-get-question">getQuestion</a>, <a href="#operation-list-jobs">listJobs</a>, <a href="#operation-get-job">getJob</a>, <a href="#operation-list-job-times">listJobTimes</a>, <a href="#operation-list-occurrences">listOccurrences</a>, <a href="#operation-get-occurrence">getOccurrence</a>, <a href="#operation-get-occurrence-output">getOccurrenceOutput</a>, <a href="#operation-get-calendar">getCalendar</a>, <a href="#operation-get-scheduler">getScheduler</a>, <a href="#operation-list-messages">listMessages</a>, <a href="#operation-get-message">getMessage</a>, <a href="#operation-get-usage">getUsage</a>, <a href="#operation-list-budgets">listBudgets</a>, <a href="#operation-list-prices">listPrices</a>, <a href="#operation-list-providers">listProviders</a>, <a href="#operation-list-skills">listSkills</a>, <a href="#operation-get-skill">getSkill</a>, <a href="#operation-list-toolsets">listToolsets</a>, <a href="#operation-list-tools">listTools</a>, <a href="#operation-list-mcp-servers">listMcpServers</a>, <a href="#operation-list-platforms">listPlatforms</a>, <a href="#operation-get-platform">getPlatform</a>, <a href="#operation-get-config">getConfig</a>, <a href="#operation-get-config-schema">getConfigSchema</a>, <a href="#operation-export-session">exportSession</a>, <a href="#operation-stream-session-events">streamSessionEvents</a>, <a href="#operation-list-grants">listGrants</a>, <a href="#operation-list-routes">listRoutes</a>, <a href="#operation-get-route">getRoute</a>, <a href="#operation-list-deliveries">listDeliveries</a>, <a href="#operation-get-delivery">getDelivery</a>, <a href="#operation-stream-events">streamEvents</a>, <a href="#operation-get-detailed-health">getDetailedHealth</a>, <a href="#operation-get-metrics">getMetrics</a></td></tr>
+<tr><td><code>runs</code></td><td><a href="#operation-create-run">createRun</a>, <a href="#operation-steer-run">steerRun</a>, <a href="#operation-stop-run">stopRun</a>, <a href="#operation-test-model">testModel</a></td></tr>
 <tr><td><code>sessions</code></td><td><a href="#operation-delete-session">deleteSession</a>, <a href="#operation-update-session">updateSession</a>, <a href="#operation-fork-session">forkSession</a>, <a href="#operation-compress-session">compressSession</a>, <a href="#operation-undo-session">undoSession</a></td></tr>
 <tr><td><code>webhooks</code></td><td><a href="#operation-create-route">createRoute</a>, <a href="#operation-delete-route">deleteRoute</a>, <a href="#operation-update-route">updateRoute</a>, <a href="#operation-rotate-route-secret">rotateRouteSecret</a>, <a href="#operation-test-route">testRoute</a>, <a href="#operation-replay-delivery">replayDelivery</a></td></tr>
 </tbody>
@@ -632,8 +683,9 @@ td:empty{display:none}
 <tr><td><code>400</code>, <code>403</code>, <code>404</code>, <code>408</code>, <code>409</code>, <code>413</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 <tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
 <tr><td><code>415</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The body is not JSON, or it is compressed. In the latter case <code>Accept-Encoding</code> is <code>identity</code>. Headers: <code>Accept-Encoding</code>.</td></tr>
-<tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>429</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now, or the run could not call its model because a budget is spent. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>, <code>X-Agent-Session-Id</code>, <code>X-Agent-Session-Key</code>, <code>X-Agent-Model</code>, <code>Idempotency-Replayed</code>.</td></tr>
 <tr><td><code>500</code>, <code>502</code>, <code>504</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The agent failed. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>, <code>X-Agent-Session-Id</code>, <code>X-Agent-Session-Key</code>, <code>X-Agent-Model</code>, <code>Idempotency-Replayed</code>.</td></tr>
+<tr><td><code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 </tbody>
 </table>
 </section>
@@ -735,8 +787,9 @@ td:empty{display:none}
 <tr><td><code>400</code>, <code>403</code>, <code>404</code>, <code>408</code>, <code>409</code>, <code>413</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 <tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
 <tr><td><code>415</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The body is not JSON, or it is compressed. In the latter case <code>Accept-Encoding</code> is <code>identity</code>. Headers: <code>Accept-Encoding</code>.</td></tr>
-<tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>429</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now, or the run could not call its model because a budget is spent. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>, <code>X-Agent-Session-Id</code>, <code>X-Agent-Session-Key</code>, <code>X-Agent-Model</code>, <code>Idempotency-Replayed</code>.</td></tr>
 <tr><td><code>500</code>, <code>502</code>, <code>504</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The agent failed. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>, <code>X-Agent-Session-Id</code>, <code>X-Agent-Session-Key</code>, <code>X-Agent-Model</code>, <code>Idempotency-Replayed</code>.</td></tr>
+<tr><td><code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 </tbody>
 </table>
 </section>
@@ -3675,6 +3728,7 @@ td:empty{display:none}
 <tr><td><code>scopes</code></td><td>array of <a href="#schema-key-scope">KeyScope</a></td><td>Required. 1 to 9 items; no duplicates.</td></tr>
 <tr><td><code>rate_limit_rpm</code></td><td>integer or null</td><td>1 to 1000000.</td></tr>
 <tr><td><code>max_concurrent_runs</code></td><td>integer or null</td><td>1 to 100000.</td></tr>
+<tr><td><code>day_budget_usd</code></td><td>number or null</td><td>At most 1000000000; more than 0.</td></tr>
 <tr><td><code>expires_at</code></td><td>number or null</td><td>Unix time in seconds, in the future. At least 0.</td></tr>
 </tbody>
 </table>
@@ -3800,6 +3854,7 @@ td:empty{display:none}
 <tr><td><code>scopes</code></td><td>array of <a href="#schema-key-scope">KeyScope</a></td><td>1 to 9 items; no duplicates.</td></tr>
 <tr><td><code>rate_limit_rpm</code></td><td>integer or null</td><td>1 to 1000000.</td></tr>
 <tr><td><code>max_concurrent_runs</code></td><td>integer or null</td><td>1 to 100000.</td></tr>
+<tr><td><code>day_budget_usd</code></td><td>number or null</td><td>At most 1000000000; more than 0.</td></tr>
 <tr><td><code>expires_at</code></td><td>number or null</td><td>Unix time in seconds, in the future. At least 0.</td></tr>
 </tbody>
 </table>
@@ -4020,6 +4075,458 @@ td:empty{display:none}
   -d &#39;{
   &quot;secrets&quot;: false
 }&#39;</code></pre>
+</section>
+</section>
+</section>
+<section id="tag-usage">
+<h2><a href="#tag-usage">Usage</a></h2>
+<p>Tokens and costs of runs by day, prices and budgets.</p>
+<section id="operation-get-usage" class="entry">
+<h3><a href="#operation-get-usage"><b class="badge get">GET</b> <code>/v1/usage</code></a></h3>
+<p>Get the usage of each day</p>
+<p>Returns one entry for each day (UTC) of the window, newest first: the tokens and costs of the runs that ended on it. Usage is kept for 400 days, longer than the runs. Sub-agents and compressions are runs of their own.</p>
+<p>Operation <code>getUsage</code>. Needs a key with the scope <code>read</code>.</p>
+<section id="operation-get-usage-parameters">
+<h4><a href="#operation-get-usage-parameters">Parameters</a></h4>
+<table class="c4">
+<thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>from</code></td><td>query</td><td>string</td><td>Days that end after it. Unix time in seconds, or RFC 3339. Default: 30 days, today included. At most 64 characters.</td></tr>
+<tr><td><code>to</code></td><td>query</td><td>string</td><td>Days that begin before it. Unix time in seconds, or RFC 3339. Default: now. At most 64 characters.</td></tr>
+<tr><td><code>bucket</code></td><td>query</td><td><code>&quot;1d&quot;</code></td><td>Length of an entry. Default <code>&quot;1d&quot;</code>.</td></tr>
+<tr><td><code>group_by</code></td><td>query</td><td>array of <code>&quot;model&quot;</code> or <code>&quot;owner&quot;</code> or <code>&quot;key&quot;</code> or <code>&quot;source&quot;</code> or <code>&quot;kind&quot;</code></td><td>Separate results for each combination of these.</td></tr>
+<tr><td><code>model</code></td><td>query</td><td>array of string</td><td>Any of these models, each as <code>provider:model</code>. Each at most 256 characters.</td></tr>
+<tr><td><code>owner</code></td><td>query</td><td>array of string</td><td>Any of these owners. Each at most 64 characters.</td></tr>
+<tr><td><code>key</code></td><td>query</td><td>array of string</td><td>Any of these API keys, by name. Each at most 64 characters.</td></tr>
+<tr><td><code>source</code></td><td>query</td><td>array of string</td><td>Any of these sources. Each at most 64 characters.</td></tr>
+<tr><td><code>kind</code></td><td>query</td><td>array of <a href="#schema-run-kind">RunKind</a></td><td>Any of these kinds of runs.</td></tr>
+<tr><td><code>limit</code></td><td>query</td><td>integer</td><td>1 to 100; default <code>20</code>.</td></tr>
+<tr><td><code>after</code></td><td>query</td><td>string</td><td><code>last_id</code> of the previous page. At most 512 characters.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-get-usage-responses">
+<h4><a href="#operation-get-usage-responses">Responses</a></h4>
+<table class="c3 status">
+<thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>200</code></td><td><a href="#schema-usage-bucket-list">UsageBucketList</a></td><td>A page of days. Headers: <code>X-Agent-Event-Cursor</code> (Position of the feed before the list was read. To miss no change, follow GET /v1/events from there.).</td></tr>
+<tr><td><code>400</code>, <code>403</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
+<tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-get-usage-example">
+<h4><a href="#operation-get-usage-example">Example</a></h4>
+<pre tabindex="0"><code>curl http://127.0.0.1:8642/v1/usage \\
+  -H &quot;Authorization: Bearer $API_SERVER_KEY&quot;</code></pre>
+</section>
+</section>
+<section id="operation-list-budgets" class="entry">
+<h3><a href="#operation-list-budgets"><b class="badge get">GET</b> <code>/v1/budgets</code></a></h3>
+<p>List the budgets of the day</p>
+<p>Budgets of the owner and of the owner&#39;s API keys for today (UTC), and what is spent of them.</p>
+<p>Operation <code>listBudgets</code>. Needs a key with the scope <code>read</code>.</p>
+<section id="operation-list-budgets-parameters">
+<h4><a href="#operation-list-budgets-parameters">Parameters</a></h4>
+<table class="c4">
+<thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>limit</code></td><td>query</td><td>integer</td><td>1 to 100; default <code>20</code>.</td></tr>
+<tr><td><code>after</code></td><td>query</td><td>string</td><td><code>last_id</code> of the previous page. At most 512 characters.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-list-budgets-responses">
+<h4><a href="#operation-list-budgets-responses">Responses</a></h4>
+<table class="c3 status">
+<thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>200</code></td><td><a href="#schema-budget-list">BudgetList</a></td><td>A page of budgets. Headers: <code>X-Agent-Event-Cursor</code> (Position of the feed before the list was read. To miss no change, follow GET /v1/events from there.).</td></tr>
+<tr><td><code>400</code>, <code>403</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
+<tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-list-budgets-example">
+<h4><a href="#operation-list-budgets-example">Example</a></h4>
+<pre tabindex="0"><code>curl http://127.0.0.1:8642/v1/budgets \\
+  -H &quot;Authorization: Bearer $API_SERVER_KEY&quot;</code></pre>
+</section>
+</section>
+<section id="operation-list-prices" class="entry">
+<h3><a href="#operation-list-prices"><b class="badge get">GET</b> <code>/v1/prices</code></a></h3>
+<p>List the prices of models</p>
+<p>Prices of the models that the providers list, as calls are charged now.</p>
+<p>Operation <code>listPrices</code>. Needs a key with the scope <code>read</code>.</p>
+<section id="operation-list-prices-parameters">
+<h4><a href="#operation-list-prices-parameters">Parameters</a></h4>
+<table class="c4">
+<thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>model</code></td><td>query</td><td>array of string</td><td>These models instead, each as <code>provider:model</code> or <code>model</code>. Each at most 256 characters.</td></tr>
+<tr><td><code>provider</code></td><td>query</td><td>array of string</td><td>Any of these providers. Each at most 64 characters.</td></tr>
+<tr><td><code>limit</code></td><td>query</td><td>integer</td><td>1 to 100; default <code>20</code>.</td></tr>
+<tr><td><code>after</code></td><td>query</td><td>string</td><td><code>last_id</code> of the previous page. At most 512 characters.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-list-prices-responses">
+<h4><a href="#operation-list-prices-responses">Responses</a></h4>
+<table class="c3 status">
+<thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>200</code></td><td><a href="#schema-model-price-list">ModelPriceList</a></td><td>A page of prices. Headers: <code>X-Agent-Event-Cursor</code> (Position of the feed before the list was read. To miss no change, follow GET /v1/events from there.).</td></tr>
+<tr><td><code>400</code>, <code>403</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
+<tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-list-prices-example">
+<h4><a href="#operation-list-prices-example">Example</a></h4>
+<pre tabindex="0"><code>curl http://127.0.0.1:8642/v1/prices \\
+  -H &quot;Authorization: Bearer $API_SERVER_KEY&quot;</code></pre>
+</section>
+</section>
+</section>
+<section id="tag-providers">
+<h2><a href="#tag-providers">Providers</a></h2>
+<p>Model providers: list, find and test them.</p>
+<section id="operation-list-providers" class="entry">
+<h3><a href="#operation-list-providers"><b class="badge get">GET</b> <code>/v1/providers</code></a></h3>
+<p>List model providers</p>
+<p>The default model comes from <code>model.default</code>, which PATCH /v1/config changes.</p>
+<p>Operation <code>listProviders</code>. Needs a key with the scope <code>read</code>.</p>
+<section id="operation-list-providers-parameters">
+<h4><a href="#operation-list-providers-parameters">Parameters</a></h4>
+<table class="c4">
+<thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>limit</code></td><td>query</td><td>integer</td><td>1 to 100; default <code>20</code>.</td></tr>
+<tr><td><code>after</code></td><td>query</td><td>string</td><td><code>last_id</code> of the previous page. At most 512 characters.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-list-providers-responses">
+<h4><a href="#operation-list-providers-responses">Responses</a></h4>
+<table class="c3 status">
+<thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>200</code></td><td><a href="#schema-provider-list">ProviderList</a></td><td>A page of providers. Headers: <code>X-Agent-Event-Cursor</code> (Position of the feed before the list was read. To miss no change, follow GET /v1/events from there.).</td></tr>
+<tr><td><code>400</code>, <code>403</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
+<tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-list-providers-example">
+<h4><a href="#operation-list-providers-example">Example</a></h4>
+<pre tabindex="0"><code>curl http://127.0.0.1:8642/v1/providers \\
+  -H &quot;Authorization: Bearer $API_SERVER_KEY&quot;</code></pre>
+</section>
+</section>
+<section id="operation-detect-providers" class="entry">
+<h3><a href="#operation-detect-providers"><b class="badge post">POST</b> <code>/v1/providers/detect</code></a></h3>
+<p>Find model servers on this machine</p>
+<p>Asks the addresses of <code>model.local_servers</code>. It changes nothing: add a server to <code>model.providers</code> to use it.</p>
+<p>Operation <code>detectProviders</code>. Needs a key with the scope <code>admin</code>.</p>
+<section id="operation-detect-providers-parameters">
+<h4><a href="#operation-detect-providers-parameters">Parameters</a></h4>
+<table class="c4">
+<thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>Idempotency-Key</code></td><td>header</td><td>string</td><td>1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or joins the first request while it is in progress. The same key with a different request returns 409. 1 to 255 characters; matches <code>^[\\x21-\\x7e]+$</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-detect-providers-request-body">
+<h4><a href="#operation-detect-providers-request-body">Request body</a></h4>
+<p><code>application/json</code>, optional: <a href="#schema-detect-providers-body">DetectProvidersBody</a>.</p>
+<p>Type: object</p>
+</section>
+<section id="operation-detect-providers-responses">
+<h4><a href="#operation-detect-providers-responses">Responses</a></h4>
+<table class="c3 status">
+<thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>200</code></td><td><a href="#schema-detected-providers">DetectedProviders</a></td><td>The servers that answered. Headers: <code>Idempotency-Replayed</code>.</td></tr>
+<tr><td><code>400</code>, <code>403</code>, <code>408</code>, <code>409</code>, <code>413</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
+<tr><td><code>415</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The body is not JSON, or it is compressed. In the latter case <code>Accept-Encoding</code> is <code>identity</code>. Headers: <code>Accept-Encoding</code>.</td></tr>
+<tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-detect-providers-example">
+<h4><a href="#operation-detect-providers-example">Example</a></h4>
+<pre tabindex="0"><code>curl -X POST http://127.0.0.1:8642/v1/providers/detect \\
+  -H &quot;Authorization: Bearer $API_SERVER_KEY&quot;</code></pre>
+</section>
+</section>
+<section id="operation-test-model" class="entry">
+<h3><a href="#operation-test-model"><b class="badge post">POST</b> <code>/v1/providers/test</code></a></h3>
+<p>Test a model</p>
+<p>Asks the model for one tool call and one sentence. The calls count towards the budgets of the caller, and towards no run.</p>
+<p>Operation <code>testModel</code>. Needs a key with the scope <code>runs</code>.</p>
+<section id="operation-test-model-parameters">
+<h4><a href="#operation-test-model-parameters">Parameters</a></h4>
+<table class="c4">
+<thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>Idempotency-Key</code></td><td>header</td><td>string</td><td>1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or joins the first request while it is in progress. The same key with a different request returns 409. 1 to 255 characters; matches <code>^[\\x21-\\x7e]+$</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-test-model-request-body">
+<h4><a href="#operation-test-model-request-body">Request body</a></h4>
+<p><code>application/json</code>, optional: <a href="#schema-test-model-body">TestModelBody</a>.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>model</code></td><td>string</td><td><code>provider:model</code> or <code>model</code>. Default: the default model. 1 to 256 characters.</td></tr>
+<tr><td><code>with_tool</code></td><td>boolean</td><td>Whether the model is asked for a tool call. Default: true.</td></tr>
+</tbody>
+</table>
+<p>Other fields are refused.</p>
+</section>
+<section id="operation-test-model-responses">
+<h4><a href="#operation-test-model-responses">Responses</a></h4>
+<table class="c3 status">
+<thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>200</code></td><td><a href="#schema-model-test">ModelTest</a></td><td>Outcome of the test. Headers: <code>Idempotency-Replayed</code>.</td></tr>
+<tr><td><code>400</code>, <code>403</code>, <code>408</code>, <code>409</code>, <code>413</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
+<tr><td><code>415</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The body is not JSON, or it is compressed. In the latter case <code>Accept-Encoding</code> is <code>identity</code>. Headers: <code>Accept-Encoding</code>.</td></tr>
+<tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-test-model-example">
+<h4><a href="#operation-test-model-example">Example</a></h4>
+<pre tabindex="0"><code>curl -X POST http://127.0.0.1:8642/v1/providers/test \\
+  -H &quot;Authorization: Bearer $API_SERVER_KEY&quot;</code></pre>
+</section>
+</section>
+</section>
+<section id="tag-tools">
+<h2><a href="#tag-tools">Tools</a></h2>
+<p>Skills, toolsets, tools and MCP servers of the agent.</p>
+<section id="operation-list-skills" class="entry">
+<h3><a href="#operation-list-skills"><b class="badge get">GET</b> <code>/v1/skills</code></a></h3>
+<p>List skills, by name</p>
+<p>Skills of the workspace, of the configured folders and of the home. Files are read again when they change.</p>
+<p>Operation <code>listSkills</code>. Needs a key with the scope <code>read</code>.</p>
+<section id="operation-list-skills-parameters">
+<h4><a href="#operation-list-skills-parameters">Parameters</a></h4>
+<table class="c4">
+<thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>limit</code></td><td>query</td><td>integer</td><td>1 to 100; default <code>20</code>.</td></tr>
+<tr><td><code>after</code></td><td>query</td><td>string</td><td><code>last_id</code> of the previous page. At most 512 characters.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-list-skills-responses">
+<h4><a href="#operation-list-skills-responses">Responses</a></h4>
+<table class="c3 status">
+<thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>200</code></td><td><a href="#schema-skill-list">SkillList</a></td><td>A page of skills. Headers: <code>X-Agent-Event-Cursor</code> (Position of the feed before the list was read. To miss no change, follow GET /v1/events from there.).</td></tr>
+<tr><td><code>400</code>, <code>403</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
+<tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-list-skills-example">
+<h4><a href="#operation-list-skills-example">Example</a></h4>
+<pre tabindex="0"><code>curl http://127.0.0.1:8642/v1/skills \\
+  -H &quot;Authorization: Bearer $API_SERVER_KEY&quot;</code></pre>
+</section>
+</section>
+<section id="operation-get-skill" class="entry">
+<h3><a href="#operation-get-skill"><b class="badge get">GET</b> <code>/v1/skills/{skill}</code></a></h3>
+<p>Get a skill</p>
+<p>Operation <code>getSkill</code>. Needs a key with the scope <code>read</code>.</p>
+<section id="operation-get-skill-parameters">
+<h4><a href="#operation-get-skill-parameters">Parameters</a></h4>
+<table class="c4">
+<thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>skill</code></td><td>path</td><td>string</td><td>Required. Name of the skill. 1 to 64 characters.</td></tr>
+<tr><td><code>include</code></td><td>query</td><td>array of <code>&quot;instructions&quot;</code></td><td><code>instructions</code> adds the text of the skill.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-get-skill-responses">
+<h4><a href="#operation-get-skill-responses">Responses</a></h4>
+<table class="c3 status">
+<thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>200</code></td><td><a href="#schema-skill">Skill</a></td><td>The skill.</td></tr>
+<tr><td><code>400</code>, <code>403</code>, <code>404</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
+<tr><td><code>429</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-get-skill-example">
+<h4><a href="#operation-get-skill-example">Example</a></h4>
+<pre tabindex="0"><code>curl &quot;http://127.0.0.1:8642/v1/skills/$SKILL&quot; \\
+  -H &quot;Authorization: Bearer $API_SERVER_KEY&quot;</code></pre>
+</section>
+</section>
+<section id="operation-list-toolsets" class="entry">
+<h3><a href="#operation-list-toolsets"><b class="badge get">GET</b> <code>/v1/toolsets</code></a></h3>
+<p>List toolsets</p>
+<p>Operation <code>listToolsets</code>. Needs a key with the scope <code>read</code>.</p>
+<section id="operation-list-toolsets-parameters">
+<h4><a href="#operation-list-toolsets-parameters">Parameters</a></h4>
+<table class="c4">
+<thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>limit</code></td><td>query</td><td>integer</td><td>1 to 100; default <code>20</code>.</td></tr>
+<tr><td><code>after</code></td><td>query</td><td>string</td><td><code>last_id</code> of the previous page. At most 512 characters.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-list-toolsets-responses">
+<h4><a href="#operation-list-toolsets-responses">Responses</a></h4>
+<table class="c3 status">
+<thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>200</code></td><td><a href="#schema-toolset-list">ToolsetList</a></td><td>A page of toolsets. Headers: <code>X-Agent-Event-Cursor</code> (Position of the feed before the list was read. To miss no change, follow GET /v1/events from there.).</td></tr>
+<tr><td><code>400</code>, <code>403</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
+<tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-list-toolsets-example">
+<h4><a href="#operation-list-toolsets-example">Example</a></h4>
+<pre tabindex="0"><code>curl http://127.0.0.1:8642/v1/toolsets \\
+  -H &quot;Authorization: Bearer $API_SERVER_KEY&quot;</code></pre>
+</section>
+</section>
+<section id="operation-list-tools" class="entry">
+<h3><a href="#operation-list-tools"><b class="badge get">GET</b> <code>/v1/tools</code></a></h3>
+<p>List tools, by name</p>
+<p>Tools that the agent has now; those of MCP servers change.</p>
+<p>Operation <code>listTools</code>. Needs a key with the scope <code>read</code>.</p>
+<section id="operation-list-tools-parameters">
+<h4><a href="#operation-list-tools-parameters">Parameters</a></h4>
+<table class="c4">
+<thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>toolset</code></td><td>query</td><td>array of string</td><td>Any of these toolsets. Each at most 64 characters.</td></tr>
+<tr><td><code>server</code></td><td>query</td><td>array of string</td><td>Any of these MCP servers. Each at most 128 characters.</td></tr>
+<tr><td><code>limit</code></td><td>query</td><td>integer</td><td>1 to 100; default <code>20</code>.</td></tr>
+<tr><td><code>after</code></td><td>query</td><td>string</td><td><code>last_id</code> of the previous page. At most 512 characters.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-list-tools-responses">
+<h4><a href="#operation-list-tools-responses">Responses</a></h4>
+<table class="c3 status">
+<thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>200</code></td><td><a href="#schema-tool-list">ToolList</a></td><td>A page of tools. Headers: <code>X-Agent-Event-Cursor</code> (Position of the feed before the list was read. To miss no change, follow GET /v1/events from there.).</td></tr>
+<tr><td><code>400</code>, <code>403</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
+<tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-list-tools-example">
+<h4><a href="#operation-list-tools-example">Example</a></h4>
+<pre tabindex="0"><code>curl http://127.0.0.1:8642/v1/tools \\
+  -H &quot;Authorization: Bearer $API_SERVER_KEY&quot;</code></pre>
+</section>
+</section>
+<section id="operation-list-mcp-servers" class="entry">
+<h3><a href="#operation-list-mcp-servers"><b class="badge get">GET</b> <code>/v1/mcp/servers</code></a></h3>
+<p>List MCP servers, by name</p>
+<p>Operation <code>listMcpServers</code>. Needs a key with the scope <code>read</code>.</p>
+<section id="operation-list-mcp-servers-parameters">
+<h4><a href="#operation-list-mcp-servers-parameters">Parameters</a></h4>
+<table class="c4">
+<thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>limit</code></td><td>query</td><td>integer</td><td>1 to 100; default <code>20</code>.</td></tr>
+<tr><td><code>after</code></td><td>query</td><td>string</td><td><code>last_id</code> of the previous page. At most 512 characters.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-list-mcp-servers-responses">
+<h4><a href="#operation-list-mcp-servers-responses">Responses</a></h4>
+<table class="c3 status">
+<thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>200</code></td><td><a href="#schema-mcp-server-list">McpServerList</a></td><td>A page of MCP servers. Headers: <code>X-Agent-Event-Cursor</code> (Position of the feed before the list was read. To miss no change, follow GET /v1/events from there.).</td></tr>
+<tr><td><code>400</code>, <code>403</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
+<tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-list-mcp-servers-example">
+<h4><a href="#operation-list-mcp-servers-example">Example</a></h4>
+<pre tabindex="0"><code>curl http://127.0.0.1:8642/v1/mcp/servers \\
+  -H &quot;Authorization: Bearer $API_SERVER_KEY&quot;</code></pre>
+</section>
+</section>
+<section id="operation-reload-mcp" class="entry">
+<h3><a href="#operation-reload-mcp"><b class="badge post">POST</b> <code>/v1/mcp/reload</code></a></h3>
+<p>Connect the MCP servers again</p>
+<p>Reads the MCP servers of the configuration again, closes the present connections and opens new ones.</p>
+<p>Operation <code>reloadMcp</code>. Needs a key with the scope <code>admin</code>.</p>
+<section id="operation-reload-mcp-parameters">
+<h4><a href="#operation-reload-mcp-parameters">Parameters</a></h4>
+<table class="c4">
+<thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>Idempotency-Key</code></td><td>header</td><td>string</td><td>1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or joins the first request while it is in progress. The same key with a different request returns 409. 1 to 255 characters; matches <code>^[\\x21-\\x7e]+$</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-reload-mcp-request-body">
+<h4><a href="#operation-reload-mcp-request-body">Request body</a></h4>
+<p><code>application/json</code>, optional: <a href="#schema-reload-mcp-body">ReloadMcpBody</a>.</p>
+<p>Type: object</p>
+</section>
+<section id="operation-reload-mcp-responses">
+<h4><a href="#operation-reload-mcp-responses">Responses</a></h4>
+<table class="c3 status">
+<thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>200</code></td><td><a href="#schema-mcp-server-list">McpServerList</a></td><td>The servers of the configuration. Headers: <code>Idempotency-Replayed</code>.</td></tr>
+<tr><td><code>400</code>, <code>403</code>, <code>408</code>, <code>409</code>, <code>413</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
+<tr><td><code>415</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The body is not JSON, or it is compressed. In the latter case <code>Accept-Encoding</code> is <code>identity</code>. Headers: <code>Accept-Encoding</code>.</td></tr>
+<tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-reload-mcp-example">
+<h4><a href="#operation-reload-mcp-example">Example</a></h4>
+<pre tabindex="0"><code>curl -X POST http://127.0.0.1:8642/v1/mcp/reload \\
+  -H &quot;Authorization: Bearer $API_SERVER_KEY&quot;</code></pre>
 </section>
 </section>
 </section>
@@ -4396,6 +4903,7 @@ td:empty{display:none}
 <tr><td><code>404</code></td><td><code>route_not_found</code></td><td><code>not_found_error</code></td><td>no</td></tr>
 <tr><td><code>404</code></td><td><code>run_not_found</code></td><td><code>not_found_error</code></td><td>no</td></tr>
 <tr><td><code>404</code></td><td><code>session_not_found</code></td><td><code>not_found_error</code></td><td>no</td></tr>
+<tr><td><code>404</code></td><td><code>skill_not_found</code></td><td><code>not_found_error</code></td><td>no</td></tr>
 <tr><td><code>404</code></td><td><code>unknown_command</code></td><td><code>not_found_error</code></td><td>no</td></tr>
 <tr><td><code>405</code></td><td><code>method_not_allowed</code></td><td><code>invalid_request_error</code></td><td>no</td></tr>
 <tr><td><code>408</code></td><td><code>request_timeout</code></td><td><code>invalid_request_error</code></td><td>yes</td></tr>
@@ -4471,6 +4979,24 @@ td:empty{display:none}
 </table>
 <p>Other fields are refused.</p>
 </section>
+<section id="schema-agent-tool" class="entry">
+<h3><a href="#schema-agent-tool">AgentTool</a></h3>
+<p>A tool of the agent.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>object</code></td><td><code>&quot;agent.tool&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>id</code></td><td>string</td><td>Required. Same as <code>name</code>.</td></tr>
+<tr><td><code>name</code></td><td>string</td><td>Required.</td></tr>
+<tr><td><code>description</code></td><td>string</td><td>Required.</td></tr>
+<tr><td><code>toolset</code></td><td>string</td><td>Required.</td></tr>
+<tr><td><code>kind</code></td><td><a href="#schema-tool-kind">ToolKind</a></td><td>Required.</td></tr>
+<tr><td><code>source</code></td><td><code>&quot;builtin&quot;</code> or <code>&quot;mcp&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>server</code></td><td>string or null</td><td>Required. Its MCP server.</td></tr>
+<tr><td><code>input_schema</code></td><td>object</td><td>Required. JSON Schema of its input.</td></tr>
+</tbody>
+</table>
+</section>
 <section id="schema-allowed-tools-choice" class="entry">
 <h3><a href="#schema-allowed-tools-choice">AllowedToolsChoice</a></h3>
 <p>Offers only some of the functions in <code>tools</code>.</p>
@@ -4516,6 +5042,7 @@ td:empty{display:none}
 <tr><td><code>redacted_value</code></td><td>string or null</td><td>Required. Its beginning and its end. Null for a configured key.</td></tr>
 <tr><td><code>rate_limit_rpm</code></td><td>integer or null</td><td>Required. Requests a minute. Null: no limit.</td></tr>
 <tr><td><code>max_concurrent_runs</code></td><td>integer or null</td><td>Required. Null: no limit of its own.</td></tr>
+<tr><td><code>day_budget_usd</code></td><td>number or null</td><td>Required. US dollars that its runs may cost on a day (UTC). Null: no limit.</td></tr>
 <tr><td><code>created_by</code></td><td>string or null</td><td>Required. Name of the key that created it, or cli.</td></tr>
 <tr><td><code>created_at</code></td><td>number or null</td><td>Required. Unix time in seconds. Null for a configured key.</td></tr>
 <tr><td><code>expires_at</code></td><td>number or null</td><td>Required. Unix time in seconds. Null: never.</td></tr>
@@ -4680,6 +5207,37 @@ td:empty{display:none}
 </tbody>
 </table>
 <p>Other fields are refused.</p>
+</section>
+<section id="schema-budget" class="entry">
+<h3><a href="#schema-budget">Budget</a></h3>
+<p>A limit of what runs may use on a day (UTC). No model is called once it is spent.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>object</code></td><td><code>&quot;agent.budget&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>id</code></td><td>string</td><td>Required.</td></tr>
+<tr><td><code>kind</code></td><td><code>&quot;owner_tokens&quot;</code> or <code>&quot;owner_cost&quot;</code> or <code>&quot;key_cost&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>owner</code></td><td>string or null</td><td>Required. Null for a key that belongs to no configured owner.</td></tr>
+<tr><td><code>key</code></td><td>string or null</td><td>Required. The API key of a budget of kind key_cost.</td></tr>
+<tr><td><code>unit</code></td><td><code>&quot;tokens&quot;</code> or <code>&quot;usd&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>limit</code></td><td>number</td><td>Required. At least 0.</td></tr>
+<tr><td><code>spent</code></td><td>number</td><td>Required. Calls without a known price are missing from a budget in usd. At least 0.</td></tr>
+<tr><td><code>resets_at</code></td><td>number</td><td>Required. Next midnight (UTC), in Unix seconds.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="schema-budget-list" class="entry">
+<h3><a href="#schema-budget-list">BudgetList</a></h3>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>object</code></td><td><code>&quot;list&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>data</code></td><td>array of <a href="#schema-budget">Budget</a></td><td>Required.</td></tr>
+<tr><td><code>first_id</code></td><td>string or null</td><td>Required.</td></tr>
+<tr><td><code>last_id</code></td><td>string or null</td><td>Required. Pass it as <code>after</code>.</td></tr>
+<tr><td><code>has_more</code></td><td>boolean</td><td>Required.</td></tr>
+</tbody>
+</table>
 </section>
 <section id="schema-bulk-limit" class="entry">
 <h3><a href="#schema-bulk-limit">BulkLimit</a></h3>
@@ -5297,6 +5855,11 @@ td:empty{display:none}
 </tbody>
 </table>
 </section>
+<section id="schema-cost-usd" class="entry">
+<h3><a href="#schema-cost-usd">CostUsd</a></h3>
+<p>Cost of the model calls in US dollars, by the prices at the time of each call. Null if none of them has a known price. Calls without one are missing from it; <code>unpriced_tokens</code> has their tokens.</p>
+<p>Type: number or null. At least 0.</p>
+</section>
 <section id="schema-create-job-body" class="entry">
 <h3><a href="#schema-create-job-body">CreateJobBody</a></h3>
 <p>Absent fields, and null, take their defaults. A job needs a prompt, a skill or a script.</p>
@@ -5340,6 +5903,7 @@ td:empty{display:none}
 <tr><td><code>scopes</code></td><td>array of <a href="#schema-key-scope">KeyScope</a></td><td>Required. 1 to 9 items; no duplicates.</td></tr>
 <tr><td><code>rate_limit_rpm</code></td><td>integer or null</td><td>1 to 1000000.</td></tr>
 <tr><td><code>max_concurrent_runs</code></td><td>integer or null</td><td>1 to 100000.</td></tr>
+<tr><td><code>day_budget_usd</code></td><td>number or null</td><td>At most 1000000000; more than 0.</td></tr>
 <tr><td><code>expires_at</code></td><td>number or null</td><td>Unix time in seconds, in the future. At least 0.</td></tr>
 </tbody>
 </table>
@@ -5604,6 +6168,32 @@ td:empty{display:none}
 </tbody>
 </table>
 </section>
+<section id="schema-detect-providers-body" class="entry">
+<h3><a href="#schema-detect-providers-body">DetectProvidersBody</a></h3>
+<p>Type: object</p>
+</section>
+<section id="schema-detected-provider" class="entry">
+<h3><a href="#schema-detected-provider">DetectedProvider</a></h3>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>name</code></td><td>string</td><td>Required.</td></tr>
+<tr><td><code>base_url</code></td><td>string</td><td>Required.</td></tr>
+<tr><td><code>models</code></td><td>array of string</td><td>Required.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="schema-detected-providers" class="entry">
+<h3><a href="#schema-detected-providers">DetectedProviders</a></h3>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>object</code></td><td><code>&quot;agent.provider.detection&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>servers</code></td><td>array of <a href="#schema-detected-provider">DetectedProvider</a></td><td>Required.</td></tr>
+<tr><td><code>unanswered</code></td><td>array of string</td><td>Required. Addresses where a server listens that did not answer in time.</td></tr>
+</tbody>
+</table>
+</section>
 <section id="schema-drain-body" class="entry">
 <h3><a href="#schema-drain-body">DrainBody</a></h3>
 <table class="c3">
@@ -5667,7 +6257,7 @@ td:empty{display:none}
 <section id="schema-error-code" class="entry">
 <h3><a href="#schema-error-code">ErrorCode</a></h3>
 <p>Stable name of the error.</p>
-<p>Type: <code>&quot;invalid_json&quot;</code> or <code>&quot;invalid_request&quot;</code> or <code>&quot;missing_required_parameter&quot;</code> or <code>&quot;unsupported_parameter&quot;</code> or <code>&quot;invalid_content_part&quot;</code> or <code>&quot;unsupported_content_type&quot;</code> or <code>&quot;invalid_image_url&quot;</code> or <code>&quot;string_above_max_length&quot;</code> or <code>&quot;model_not_found&quot;</code> or <code>&quot;invalid_session_id&quot;</code> or <code>&quot;invalid_session_key&quot;</code> or <code>&quot;invalid_cursor&quot;</code> or <code>&quot;invalid_idempotency_key&quot;</code> or <code>&quot;invalid_approval_choice&quot;</code> or <code>&quot;invalid_approval_request&quot;</code> or <code>&quot;invalid_steer_input&quot;</code> or <code>&quot;invalid_config&quot;</code> or <code>&quot;invalid_answer&quot;</code> or <code>&quot;invalid_schedule&quot;</code> or <code>&quot;secret_not_allowed&quot;</code> or <code>&quot;request_timeout&quot;</code> or <code>&quot;missing_api_key&quot;</code> or <code>&quot;invalid_api_key&quot;</code> or <code>&quot;insufficient_scope&quot;</code> or <code>&quot;auth_required&quot;</code> or <code>&quot;auth_required_for_session&quot;</code> or <code>&quot;host_not_allowed&quot;</code> or <code>&quot;origin_not_allowed&quot;</code> or <code>&quot;not_found&quot;</code> or <code>&quot;run_not_found&quot;</code> or <code>&quot;session_not_found&quot;</code> or <code>&quot;response_not_found&quot;</code> or <code>&quot;previous_response_not_found&quot;</code> or <code>&quot;ask_not_found&quot;</code> or <code>&quot;question_not_found&quot;</code> or <code>&quot;route_not_found&quot;</code> or <code>&quot;key_not_found&quot;</code> or <code>&quot;grant_not_found&quot;</code> or <code>&quot;delivery_not_found&quot;</code> or <code>&quot;job_not_found&quot;</code> or <code>&quot;occurrence_not_found&quot;</code> or <code>&quot;message_not_found&quot;</code> or <code>&quot;platform_not_found&quot;</code> or <code>&quot;method_not_allowed&quot;</code> or <code>&quot;unsupported_media_type&quot;</code> or <code>&quot;body_too_large&quot;</code> or <code>&quot;session_busy&quot;</code> or <code>&quot;ask_not_pending&quot;</code> or <code>&quot;question_not_pending&quot;</code> or <code>&quot;route_exists&quot;</code> or <code>&quot;route_is_static&quot;</code> or <code>&quot;key_exists&quot;</code> or <code>&quot;key_is_static&quot;</code> or <code>&quot;last_admin_key&quot;</code> or <code>&quot;delivery_not_replayable&quot;</code> or <code>&quot;receiver_disabled&quot;</code> or <code>&quot;job_over&quot;</code> or <code>&quot;job_busy&quot;</code> or <code>&quot;message_not_retryable&quot;</code> or <code>&quot;message_being_sent&quot;</code> or <code>&quot;platform_not_ready&quot;</code> or <code>&quot;approval_not_active&quot;</code> or <code>&quot;approval_not_pending&quot;</code> or <code>&quot;run_not_active&quot;</code> or <code>&quot;run_not_accepting_steer&quot;</code> or <code>&quot;response_not_cancellable&quot;</code> or <code>&quot;idempotency_key_conflict&quot;</code> or <code>&quot;run_events_expired&quot;</code> or <code>&quot;events_expired&quot;</code> or <code>&quot;precondition_failed&quot;</code> or <code>&quot;precondition_required&quot;</code> or <code>&quot;rate_limit_exceeded&quot;</code> or <code>&quot;too_many_concurrent_runs&quot;</code> or <code>&quot;too_many_subscribers&quot;</code> or <code>&quot;budget_exceeded&quot;</code> or <code>&quot;context_too_long&quot;</code> or <code>&quot;nothing_to_branch&quot;</code> or <code>&quot;nothing_to_undo&quot;</code> or <code>&quot;invalid_title&quot;</code> or <code>&quot;unknown_command&quot;</code> or <code>&quot;command_usage&quot;</code> or <code>&quot;too_many_live_sessions&quot;</code> or <code>&quot;queue_full&quot;</code> or <code>&quot;internal_error&quot;</code> or <code>&quot;provider_error&quot;</code> or <code>&quot;agent_incomplete&quot;</code> or <code>&quot;server_draining&quot;</code> or <code>&quot;state_store_unavailable&quot;</code> or <code>&quot;agent_timeout&quot;</code></p>
+<p>Type: <code>&quot;invalid_json&quot;</code> or <code>&quot;invalid_request&quot;</code> or <code>&quot;missing_required_parameter&quot;</code> or <code>&quot;unsupported_parameter&quot;</code> or <code>&quot;invalid_content_part&quot;</code> or <code>&quot;unsupported_content_type&quot;</code> or <code>&quot;invalid_image_url&quot;</code> or <code>&quot;string_above_max_length&quot;</code> or <code>&quot;model_not_found&quot;</code> or <code>&quot;invalid_session_id&quot;</code> or <code>&quot;invalid_session_key&quot;</code> or <code>&quot;invalid_cursor&quot;</code> or <code>&quot;invalid_idempotency_key&quot;</code> or <code>&quot;invalid_approval_choice&quot;</code> or <code>&quot;invalid_approval_request&quot;</code> or <code>&quot;invalid_steer_input&quot;</code> or <code>&quot;invalid_config&quot;</code> or <code>&quot;invalid_answer&quot;</code> or <code>&quot;invalid_schedule&quot;</code> or <code>&quot;secret_not_allowed&quot;</code> or <code>&quot;request_timeout&quot;</code> or <code>&quot;missing_api_key&quot;</code> or <code>&quot;invalid_api_key&quot;</code> or <code>&quot;insufficient_scope&quot;</code> or <code>&quot;auth_required&quot;</code> or <code>&quot;auth_required_for_session&quot;</code> or <code>&quot;host_not_allowed&quot;</code> or <code>&quot;origin_not_allowed&quot;</code> or <code>&quot;not_found&quot;</code> or <code>&quot;run_not_found&quot;</code> or <code>&quot;session_not_found&quot;</code> or <code>&quot;response_not_found&quot;</code> or <code>&quot;previous_response_not_found&quot;</code> or <code>&quot;ask_not_found&quot;</code> or <code>&quot;question_not_found&quot;</code> or <code>&quot;route_not_found&quot;</code> or <code>&quot;key_not_found&quot;</code> or <code>&quot;grant_not_found&quot;</code> or <code>&quot;delivery_not_found&quot;</code> or <code>&quot;job_not_found&quot;</code> or <code>&quot;occurrence_not_found&quot;</code> or <code>&quot;message_not_found&quot;</code> or <code>&quot;platform_not_found&quot;</code> or <code>&quot;skill_not_found&quot;</code> or <code>&quot;method_not_allowed&quot;</code> or <code>&quot;unsupported_media_type&quot;</code> or <code>&quot;body_too_large&quot;</code> or <code>&quot;session_busy&quot;</code> or <code>&quot;ask_not_pending&quot;</code> or <code>&quot;question_not_pending&quot;</code> or <code>&quot;route_exists&quot;</code> or <code>&quot;route_is_static&quot;</code> or <code>&quot;key_exists&quot;</code> or <code>&quot;key_is_static&quot;</code> or <code>&quot;last_admin_key&quot;</code> or <code>&quot;delivery_not_replayable&quot;</code> or <code>&quot;receiver_disabled&quot;</code> or <code>&quot;job_over&quot;</code> or <code>&quot;job_busy&quot;</code> or <code>&quot;message_not_retryable&quot;</code> or <code>&quot;message_being_sent&quot;</code> or <code>&quot;platform_not_ready&quot;</code> or <code>&quot;approval_not_active&quot;</code> or <code>&quot;approval_not_pending&quot;</code> or <code>&quot;run_not_active&quot;</code> or <code>&quot;run_not_accepting_steer&quot;</code> or <code>&quot;response_not_cancellable&quot;</code> or <code>&quot;idempotency_key_conflict&quot;</code> or <code>&quot;run_events_expired&quot;</code> or <code>&quot;events_expired&quot;</code> or <code>&quot;precondition_failed&quot;</code> or <code>&quot;precondition_required&quot;</code> or <code>&quot;rate_limit_exceeded&quot;</code> or <code>&quot;too_many_concurrent_runs&quot;</code> or <code>&quot;too_many_subscribers&quot;</code> or <code>&quot;budget_exceeded&quot;</code> or <code>&quot;context_too_long&quot;</code> or <code>&quot;nothing_to_branch&quot;</code> or <code>&quot;nothing_to_undo&quot;</code> or <code>&quot;invalid_title&quot;</code> or <code>&quot;unknown_command&quot;</code> or <code>&quot;command_usage&quot;</code> or <code>&quot;too_many_live_sessions&quot;</code> or <code>&quot;queue_full&quot;</code> or <code>&quot;internal_error&quot;</code> or <code>&quot;provider_error&quot;</code> or <code>&quot;agent_incomplete&quot;</code> or <code>&quot;server_draining&quot;</code> or <code>&quot;state_store_unavailable&quot;</code> or <code>&quot;agent_timeout&quot;</code></p>
 </section>
 <section id="schema-error-envelope" class="entry">
 <h3><a href="#schema-error-envelope">ErrorEnvelope</a></h3>
@@ -6233,6 +6823,34 @@ td:empty{display:none}
 </tbody>
 </table>
 </section>
+<section id="schema-mcp-server" class="entry">
+<h3><a href="#schema-mcp-server">McpServer</a></h3>
+<p>A server of the Model Context Protocol.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>object</code></td><td><code>&quot;agent.mcp_server&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>id</code></td><td>string</td><td>Required. Same as <code>name</code>.</td></tr>
+<tr><td><code>name</code></td><td>string</td><td>Required.</td></tr>
+<tr><td><code>status</code></td><td><code>&quot;connecting&quot;</code> or <code>&quot;connected&quot;</code> or <code>&quot;failed&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>tools</code></td><td>integer</td><td>Required. Number of its tools. At least 0.</td></tr>
+<tr><td><code>error</code></td><td>string or null</td><td>Required.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="schema-mcp-server-list" class="entry">
+<h3><a href="#schema-mcp-server-list">McpServerList</a></h3>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>object</code></td><td><code>&quot;list&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>data</code></td><td>array of <a href="#schema-mcp-server">McpServer</a></td><td>Required.</td></tr>
+<tr><td><code>first_id</code></td><td>string or null</td><td>Required.</td></tr>
+<tr><td><code>last_id</code></td><td>string or null</td><td>Required. Pass it as <code>after</code>.</td></tr>
+<tr><td><code>has_more</code></td><td>boolean</td><td>Required.</td></tr>
+</tbody>
+</table>
+</section>
 <section id="schema-message" class="entry">
 <h3><a href="#schema-message">Message</a></h3>
 <p>An outbound message in the outbox.</p>
@@ -6385,6 +7003,73 @@ td:empty{display:none}
 <tbody>
 <tr><td><code>object</code></td><td><code>&quot;list&quot;</code></td><td>Required.</td></tr>
 <tr><td><code>data</code></td><td>array of <a href="#schema-model">Model</a></td><td>Required.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="schema-model-price" class="entry">
+<h3><a href="#schema-model-price">ModelPrice</a></h3>
+<p>The price of a model.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>object</code></td><td><code>&quot;agent.price&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>id</code></td><td>string</td><td>Required. <code>provider:model</code>.</td></tr>
+<tr><td><code>model</code></td><td>string</td><td>Required. The provider&#39;s name of the model.</td></tr>
+<tr><td><code>provider</code></td><td>string</td><td>Required.</td></tr>
+<tr><td><code>source</code></td><td><a href="#schema-price-source">PriceSource</a></td><td>Required.</td></tr>
+<tr><td><code>price</code></td><td><a href="#schema-price">Price</a> or null</td><td>Required.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="schema-model-price-list" class="entry">
+<h3><a href="#schema-model-price-list">ModelPriceList</a></h3>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>object</code></td><td><code>&quot;list&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>data</code></td><td>array of <a href="#schema-model-price">ModelPrice</a></td><td>Required.</td></tr>
+<tr><td><code>first_id</code></td><td>string or null</td><td>Required.</td></tr>
+<tr><td><code>last_id</code></td><td>string or null</td><td>Required. Pass it as <code>after</code>.</td></tr>
+<tr><td><code>has_more</code></td><td>boolean</td><td>Required.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="schema-model-test" class="entry">
+<h3><a href="#schema-model-test">ModelTest</a></h3>
+<p>The result of a test of a model.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>object</code></td><td><code>&quot;agent.provider.test&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>model</code></td><td>string</td><td>Required. <code>provider:model</code>.</td></tr>
+<tr><td><code>ok</code></td><td>boolean</td><td>Required. It answered.</td></tr>
+<tr><td><code>called_tool</code></td><td>boolean or null</td><td>Required. Null without <code>with_tool</code>.</td></tr>
+<tr><td><code>text</code></td><td>string</td><td>Required. Start of the answer.</td></tr>
+<tr><td><code>first_token_ms</code></td><td>integer or null</td><td>Required. Null if it sent none.</td></tr>
+<tr><td><code>took_ms</code></td><td>integer</td><td>Required.</td></tr>
+<tr><td><code>usage</code></td><td><a href="#schema-run-usage">RunUsage</a></td><td>Required.</td></tr>
+<tr><td><code>cost_usd</code></td><td><a href="#schema-cost-usd">CostUsd</a></td><td>Required.</td></tr>
+<tr><td><code>error</code></td><td>string or null</td><td>Required.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="schema-model-usage" class="entry">
+<h3><a href="#schema-model-usage">ModelUsage</a></h3>
+<p>The part of a run&#39;s usage that one model has.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>model</code></td><td>string</td><td>Required. <code>provider:model</code>.</td></tr>
+<tr><td><code>input_tokens</code></td><td>integer</td><td>Required. At least 0.</td></tr>
+<tr><td><code>output_tokens</code></td><td>integer</td><td>Required. At least 0.</td></tr>
+<tr><td><code>total_tokens</code></td><td>integer</td><td>Required. At least 0.</td></tr>
+<tr><td><code>cached_input_tokens</code></td><td>integer</td><td>Required. At least 0.</td></tr>
+<tr><td><code>cache_write_tokens</code></td><td>integer</td><td>Required. At least 0.</td></tr>
+<tr><td><code>reasoning_tokens</code></td><td>integer</td><td>Required. At least 0.</td></tr>
+<tr><td><code>cost_usd</code></td><td><a href="#schema-cost-usd">CostUsd</a></td><td>Required.</td></tr>
+<tr><td><code>unpriced_tokens</code></td><td><a href="#schema-unpriced-tokens">UnpricedTokens</a></td><td>Required.</td></tr>
+<tr><td><code>model_calls</code></td><td>integer</td><td>Required. At least 0.</td></tr>
+<tr><td><code>tool_calls</code></td><td>integer</td><td>Required. At least 0.</td></tr>
 </tbody>
 </table>
 </section>
@@ -6637,6 +7322,43 @@ td:empty{display:none}
 </tbody>
 </table>
 </section>
+<section id="schema-price" class="entry">
+<h3><a href="#schema-price">Price</a></h3>
+<p>US dollars per million tokens, for a short call at this time of day.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>input</code></td><td>number</td><td>Required. At least 0.</td></tr>
+<tr><td><code>output</code></td><td>number</td><td>Required. At least 0.</td></tr>
+<tr><td><code>cache_read</code></td><td>number</td><td>Required. Input that is read from a cache. At least 0.</td></tr>
+<tr><td><code>cache_write</code></td><td>number</td><td>Required. Input that is written to a cache. At least 0.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="schema-price-source" class="entry">
+<h3><a href="#schema-price-source">PriceSource</a></h3>
+<p>config: <code>prices</code> of the provider. bundled: the list that comes with agentd. local: the model runs on this machine and costs nothing. none: the price is unknown.</p>
+<p>Type: <code>&quot;config&quot;</code> or <code>&quot;bundled&quot;</code> or <code>&quot;local&quot;</code> or <code>&quot;none&quot;</code></p>
+</section>
+<section id="schema-provider" class="entry">
+<h3><a href="#schema-provider">Provider</a></h3>
+<p>A source of models.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>object</code></td><td><code>&quot;agent.provider&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>id</code></td><td>string</td><td>Required. Same as <code>name</code>.</td></tr>
+<tr><td><code>name</code></td><td>string</td><td>Required. The part before the colon in <code>provider:model</code>.</td></tr>
+<tr><td><code>type</code></td><td>string</td><td>Required.</td></tr>
+<tr><td><code>base_url</code></td><td>string or null</td><td>Required. Null: the address of the provider itself.</td></tr>
+<tr><td><code>source</code></td><td><code>&quot;config&quot;</code> or <code>&quot;detected&quot;</code> or <code>&quot;demo&quot;</code></td><td>Required. config: <code>model.providers</code> has it. detected: its key is in the environment, or its server was found on this machine. demo: the built-in demo model.</td></tr>
+<tr><td><code>has_key</code></td><td>boolean</td><td>Required.</td></tr>
+<tr><td><code>ready</code></td><td>boolean</td><td>Required. False if its calls can only fail.</td></tr>
+<tr><td><code>issue</code></td><td>string or null</td><td>Required. Why it is not ready, and what to do.</td></tr>
+<tr><td><code>models</code></td><td>array of <a href="#schema-provider-model">ProviderModel</a></td><td>Required. Empty if the provider lists none.</td></tr>
+</tbody>
+</table>
+</section>
 <section id="schema-provider-failure" class="entry">
 <h3><a href="#schema-provider-failure">ProviderFailure</a></h3>
 <p>Kind of provider failure that ended the run.</p>
@@ -6646,6 +7368,31 @@ td:empty{display:none}
 <tr><td><code>kind</code></td><td><code>&quot;rate_limit&quot;</code> or <code>&quot;overloaded&quot;</code> or <code>&quot;context_length&quot;</code> or <code>&quot;network&quot;</code> or <code>&quot;authentication&quot;</code> or <code>&quot;provider&quot;</code> or <code>&quot;internal&quot;</code></td><td>Required.</td></tr>
 <tr><td><code>status</code></td><td>integer</td><td>HTTP status of the provider&#39;s response.</td></tr>
 <tr><td><code>retryable</code></td><td>boolean</td><td>Required. True if a retry may succeed.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="schema-provider-list" class="entry">
+<h3><a href="#schema-provider-list">ProviderList</a></h3>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>object</code></td><td><code>&quot;list&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>data</code></td><td>array of <a href="#schema-provider">Provider</a></td><td>Required.</td></tr>
+<tr><td><code>first_id</code></td><td>string or null</td><td>Required.</td></tr>
+<tr><td><code>last_id</code></td><td>string or null</td><td>Required. Pass it as <code>after</code>.</td></tr>
+<tr><td><code>has_more</code></td><td>boolean</td><td>Required.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="schema-provider-model" class="entry">
+<h3><a href="#schema-provider-model">ProviderModel</a></h3>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>id</code></td><td>string</td><td>Required. <code>provider:model</code>.</td></tr>
+<tr><td><code>context_tokens</code></td><td>integer</td><td>Required. Context that agentd uses for the model. At least 0.</td></tr>
+<tr><td><code>is_default</code></td><td>boolean</td><td>Required. Sessions without a model of their own use it.</td></tr>
+<tr><td><code>price</code></td><td><a href="#schema-price">Price</a> or null</td><td>Required. Null if it is unknown.</td></tr>
 </tbody>
 </table>
 </section>
@@ -6765,6 +7512,10 @@ td:empty{display:none}
 <tr><td><code>refusal</code></td><td>string</td><td>Required.</td></tr>
 </tbody>
 </table>
+</section>
+<section id="schema-reload-mcp-body" class="entry">
+<h3><a href="#schema-reload-mcp-body">ReloadMcpBody</a></h3>
+<p>Type: object</p>
 </section>
 <section id="schema-replay-delivery-body" class="entry">
 <h3><a href="#schema-replay-delivery-body">ReplayDeliveryBody</a></h3>
@@ -7750,9 +8501,11 @@ td:empty{display:none}
 <tr><td><code>cached_input_tokens</code></td><td>integer</td><td>Required. At least 0.</td></tr>
 <tr><td><code>cache_write_tokens</code></td><td>integer</td><td>Required. At least 0.</td></tr>
 <tr><td><code>reasoning_tokens</code></td><td>integer</td><td>Required. At least 0.</td></tr>
-<tr><td><code>cost_usd</code></td><td>number or null</td><td>Required. Null if the price of the model is unknown.</td></tr>
+<tr><td><code>cost_usd</code></td><td><a href="#schema-cost-usd">CostUsd</a></td><td>Required.</td></tr>
+<tr><td><code>unpriced_tokens</code></td><td><a href="#schema-unpriced-tokens">UnpricedTokens</a></td><td>Required.</td></tr>
 <tr><td><code>model_calls</code></td><td>integer</td><td>Required. At least 0.</td></tr>
 <tr><td><code>tool_calls</code></td><td>integer</td><td>Required. At least 0.</td></tr>
+<tr><td><code>by_model</code></td><td>array of <a href="#schema-model-usage">ModelUsage</a></td><td>The same values by model. Present when a model other than the run&#39;s own was called, such as a fallback.</td></tr>
 </tbody>
 </table>
 </section>
@@ -8079,6 +8832,47 @@ td:empty{display:none}
 </tbody>
 </table>
 </section>
+<section id="schema-skill" class="entry">
+<h3><a href="#schema-skill">Skill</a></h3>
+<p>Instructions that the agent can load.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>object</code></td><td><code>&quot;agent.skill&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>id</code></td><td>string</td><td>Required. Same as <code>name</code>.</td></tr>
+<tr><td><code>name</code></td><td>string</td><td>Required.</td></tr>
+<tr><td><code>description</code></td><td>string</td><td>Required.</td></tr>
+<tr><td><code>category</code></td><td>string or null</td><td>Required. The folder that groups skills. Null: none.</td></tr>
+<tr><td><code>source</code></td><td><code>&quot;workspace&quot;</code> or <code>&quot;folder&quot;</code> or <code>&quot;home&quot;</code> or <code>&quot;bundled&quot;</code></td><td>Required. folder: one of <code>skills.folders</code>. bundled: it comes with agentd.</td></tr>
+<tr><td><code>required_variables</code></td><td>array of <a href="#schema-skill-variable">SkillVariable</a></td><td>Required. Environment variables that its commands need.</td></tr>
+<tr><td><code>problem</code></td><td>string or null</td><td>Required. Why the agent cannot load it.</td></tr>
+<tr><td><code>instructions</code></td><td>string or null</td><td>Required. Null without <code>include=instructions</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="schema-skill-list" class="entry">
+<h3><a href="#schema-skill-list">SkillList</a></h3>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>object</code></td><td><code>&quot;list&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>data</code></td><td>array of <a href="#schema-skill">Skill</a></td><td>Required.</td></tr>
+<tr><td><code>first_id</code></td><td>string or null</td><td>Required.</td></tr>
+<tr><td><code>last_id</code></td><td>string or null</td><td>Required. Pass it as <code>after</code>.</td></tr>
+<tr><td><code>has_more</code></td><td>boolean</td><td>Required.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="schema-skill-variable" class="entry">
+<h3><a href="#schema-skill-variable">SkillVariable</a></h3>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>name</code></td><td>string</td><td>Required.</td></tr>
+<tr><td><code>is_set</code></td><td>boolean</td><td>Required.</td></tr>
+</tbody>
+</table>
+</section>
 <section id="schema-socket-ticket" class="entry">
 <h3><a href="#schema-socket-ticket">SocketTicket</a></h3>
 <p>A ticket that opens one WebSocket.</p>
@@ -8199,6 +8993,7 @@ td:empty{display:none}
 <tr><td><code>task_index</code></td><td>integer</td><td>Required. At least 0.</td></tr>
 <tr><td><code>task_count</code></td><td>integer</td><td>Required. At least 1.</td></tr>
 <tr><td><code>model</code></td><td>string</td><td>Required.</td></tr>
+<tr><td><code>toolsets</code></td><td>array of string</td><td>Toolsets of the sub-agent. Absent, it has all configured ones.</td></tr>
 </tbody>
 </table>
 </section>
@@ -8221,6 +9016,7 @@ td:empty{display:none}
 <tr><td><code>task_index</code></td><td>integer</td><td>Required. At least 0.</td></tr>
 <tr><td><code>task_count</code></td><td>integer</td><td>Required. At least 1.</td></tr>
 <tr><td><code>model</code></td><td>string</td><td>Required.</td></tr>
+<tr><td><code>toolsets</code></td><td>array of string</td><td>Toolsets of the sub-agent. Absent, it has all configured ones.</td></tr>
 </tbody>
 </table>
 </section>
@@ -8314,6 +9110,17 @@ td:empty{display:none}
 <tr><td><code>text</code></td><td>string</td><td>Required.</td></tr>
 </tbody>
 </table>
+</section>
+<section id="schema-test-model-body" class="entry">
+<h3><a href="#schema-test-model-body">TestModelBody</a></h3>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>model</code></td><td>string</td><td><code>provider:model</code> or <code>model</code>. Default: the default model. 1 to 256 characters.</td></tr>
+<tr><td><code>with_tool</code></td><td>boolean</td><td>Whether the model is asked for a tool call. Default: true.</td></tr>
+</tbody>
+</table>
+<p>Other fields are refused.</p>
 </section>
 <section id="schema-test-platform-body" class="entry">
 <h3><a href="#schema-test-platform-body">TestPlatformBody</a></h3>
@@ -8435,6 +9242,19 @@ td:empty{display:none}
 <p>Category of a tool.</p>
 <p>Type: <code>&quot;read&quot;</code> or <code>&quot;edit&quot;</code> or <code>&quot;delete&quot;</code> or <code>&quot;move&quot;</code> or <code>&quot;search&quot;</code> or <code>&quot;execute&quot;</code> or <code>&quot;think&quot;</code> or <code>&quot;fetch&quot;</code> or <code>&quot;switch_mode&quot;</code> or <code>&quot;other&quot;</code></p>
 </section>
+<section id="schema-tool-list" class="entry">
+<h3><a href="#schema-tool-list">ToolList</a></h3>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>object</code></td><td><code>&quot;list&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>data</code></td><td>array of <a href="#schema-agent-tool">AgentTool</a></td><td>Required.</td></tr>
+<tr><td><code>first_id</code></td><td>string or null</td><td>Required.</td></tr>
+<tr><td><code>last_id</code></td><td>string or null</td><td>Required. Pass it as <code>after</code>.</td></tr>
+<tr><td><code>has_more</code></td><td>boolean</td><td>Required.</td></tr>
+</tbody>
+</table>
+</section>
 <section id="schema-tool-progress" class="entry">
 <h3><a href="#schema-tool-progress">ToolProgress</a></h3>
 <p>A tool call of the agent, for clients that requested progress.</p>
@@ -8503,6 +9323,36 @@ td:empty{display:none}
 </tbody>
 </table>
 </section>
+<section id="schema-toolset" class="entry">
+<h3><a href="#schema-toolset">Toolset</a></h3>
+<p>A named set of tools, as <code>agent.toolsets</code> selects them.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>object</code></td><td><code>&quot;agent.toolset&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>id</code></td><td>string</td><td>Required. Same as <code>name</code>.</td></tr>
+<tr><td><code>name</code></td><td>string</td><td>Required.</td></tr>
+<tr><td><code>label</code></td><td>string</td><td>Required. Name for people.</td></tr>
+<tr><td><code>description</code></td><td>string</td><td>Required.</td></tr>
+<tr><td><code>enabled</code></td><td>boolean</td><td>Required. <code>agent.toolsets</code> has it.</td></tr>
+<tr><td><code>configured</code></td><td>boolean</td><td>Required. It is enabled and has tools.</td></tr>
+<tr><td><code>tools</code></td><td>array of string</td><td>Required. Names of its tools.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="schema-toolset-list" class="entry">
+<h3><a href="#schema-toolset-list">ToolsetList</a></h3>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>object</code></td><td><code>&quot;list&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>data</code></td><td>array of <a href="#schema-toolset">Toolset</a></td><td>Required.</td></tr>
+<tr><td><code>first_id</code></td><td>string or null</td><td>Required.</td></tr>
+<tr><td><code>last_id</code></td><td>string or null</td><td>Required. Pass it as <code>after</code>.</td></tr>
+<tr><td><code>has_more</code></td><td>boolean</td><td>Required.</td></tr>
+</tbody>
+</table>
+</section>
 <section id="schema-undo-session-body" class="entry">
 <h3><a href="#schema-undo-session-body">UndoSessionBody</a></h3>
 <table class="c3">
@@ -8512,6 +9362,11 @@ td:empty{display:none}
 </tbody>
 </table>
 <p>Other fields are refused.</p>
+</section>
+<section id="schema-unpriced-tokens" class="entry">
+<h3><a href="#schema-unpriced-tokens">UnpricedTokens</a></h3>
+<p>Input and output tokens of model calls whose price is unknown.</p>
+<p>Type: integer. At least 0.</p>
 </section>
 <section id="schema-update-job-body" class="entry">
 <h3><a href="#schema-update-job-body">UpdateJobBody</a></h3>
@@ -8555,6 +9410,7 @@ td:empty{display:none}
 <tr><td><code>scopes</code></td><td>array of <a href="#schema-key-scope">KeyScope</a></td><td>1 to 9 items; no duplicates.</td></tr>
 <tr><td><code>rate_limit_rpm</code></td><td>integer or null</td><td>1 to 1000000.</td></tr>
 <tr><td><code>max_concurrent_runs</code></td><td>integer or null</td><td>1 to 100000.</td></tr>
+<tr><td><code>day_budget_usd</code></td><td>number or null</td><td>At most 1000000000; more than 0.</td></tr>
 <tr><td><code>expires_at</code></td><td>number or null</td><td>Unix time in seconds, in the future. At least 0.</td></tr>
 </tbody>
 </table>
@@ -8617,6 +9473,58 @@ td:empty{display:none}
 <tr><td><code>end_index</code></td><td>integer</td><td>Required.</td></tr>
 <tr><td><code>url</code></td><td>string</td><td>Required.</td></tr>
 <tr><td><code>title</code></td><td>string</td><td>Required.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="schema-usage-bucket" class="entry">
+<h3><a href="#schema-usage-bucket">UsageBucket</a></h3>
+<p>The usage of one day.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>object</code></td><td><code>&quot;agent.usage.bucket&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>start_at</code></td><td>number</td><td>Required. Midnight (UTC), in Unix seconds.</td></tr>
+<tr><td><code>end_at</code></td><td>number</td><td>Required. The next midnight.</td></tr>
+<tr><td><code>results</code></td><td>array of <a href="#schema-usage-result">UsageResult</a></td><td>Required. Empty for a day without runs. Groups with the most tokens come first.</td></tr>
+<tr><td><code>truncated</code></td><td>boolean</td><td>Required. The day has more than 500 groups: the rest is left out.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="schema-usage-bucket-list" class="entry">
+<h3><a href="#schema-usage-bucket-list">UsageBucketList</a></h3>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>object</code></td><td><code>&quot;list&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>data</code></td><td>array of <a href="#schema-usage-bucket">UsageBucket</a></td><td>Required.</td></tr>
+<tr><td><code>first_id</code></td><td>string or null</td><td>Required.</td></tr>
+<tr><td><code>last_id</code></td><td>string or null</td><td>Required. Pass it as <code>after</code>.</td></tr>
+<tr><td><code>has_more</code></td><td>boolean</td><td>Required.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="schema-usage-result" class="entry">
+<h3><a href="#schema-usage-result">UsageResult</a></h3>
+<p>Tokens and costs of the runs of one group. <code>model</code>, <code>owner</code>, <code>key</code>, <code>source</code> and <code>kind</code> are null where the request does not group by them.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>model</code></td><td>string or null</td><td>Required. <code>provider:model</code> that answered.</td></tr>
+<tr><td><code>owner</code></td><td>string or null</td><td>Required.</td></tr>
+<tr><td><code>key</code></td><td>string or null</td><td>Required. Name of the API key. Also null for runs without one.</td></tr>
+<tr><td><code>source</code></td><td>string or null</td><td>Required. The surface that created the session.</td></tr>
+<tr><td><code>kind</code></td><td>string or null</td><td>Required. The kind of the runs.</td></tr>
+<tr><td><code>runs</code></td><td>integer</td><td>Required. Runs that ended. Each counts once, with its own model, also when others answered too. At least 0.</td></tr>
+<tr><td><code>failed_runs</code></td><td>integer</td><td>Required. Those that failed or were interrupted. At least 0.</td></tr>
+<tr><td><code>model_calls</code></td><td>integer</td><td>Required. At least 0.</td></tr>
+<tr><td><code>tool_calls</code></td><td>integer</td><td>Required. At least 0.</td></tr>
+<tr><td><code>input_tokens</code></td><td>integer</td><td>Required. Cached input included. At least 0.</td></tr>
+<tr><td><code>cached_input_tokens</code></td><td>integer</td><td>Required. At least 0.</td></tr>
+<tr><td><code>cache_write_tokens</code></td><td>integer</td><td>Required. At least 0.</td></tr>
+<tr><td><code>output_tokens</code></td><td>integer</td><td>Required. Reasoning included. At least 0.</td></tr>
+<tr><td><code>reasoning_tokens</code></td><td>integer</td><td>Required. At least 0.</td></tr>
+<tr><td><code>cost_usd</code></td><td><a href="#schema-cost-usd">CostUsd</a></td><td>Required.</td></tr>
+<tr><td><code>unpriced_tokens</code></td><td><a href="#schema-unpriced-tokens">UnpricedTokens</a></td><td>Required.</td></tr>
 </tbody>
 </table>
 </section>

@@ -256,8 +256,8 @@ export const agentBreakages: readonly Breakage[] = [
     name: "plan-mode",
     guarantee: "In plan mode nothing is changed",
     file: "agent/question/policy/policy.ts",
-    from: `if (sessionMode === "plan" && about.changes && !sandbox)`,
-    to: `if (sessionMode === "plan" && about.editsInside && !sandbox)`,
+    from: `if (sessionMode === "plan" && about.changes && !isReadOnly)`,
+    to: `if (sessionMode === "plan" && about.editsInside && !isReadOnly)`,
     tests: ["unit/agent/policy-modes.test.ts"],
   },
   {

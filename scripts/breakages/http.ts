@@ -125,7 +125,7 @@ export const httpBreakages: readonly Breakage[] = [
   {
     name: "concurrent-runs-of-a-key",
     guarantee: "A key gets no more runs at once than it may have",
-    file: "agent/usage.ts",
+    file: "agent/usage/budgets.ts",
     from: "if ((await countAtWork(tx, key)) >= limit)",
     to: "if ((await countAtWork(tx, key)) > limit)",
     tests: ["contract/http/edge-limits.test.ts"],
@@ -202,5 +202,13 @@ export const httpBreakages: readonly Breakage[] = [
     from: "if (failure) return { events, failure, end: result.value };",
     to: "",
     tests: ["compat/openai-tools.test.ts", "flows/provider.test.ts"],
+  },
+  {
+    name: "responses-of-an-owner",
+    guarantee: "A response can be continued with every key of its owner",
+    file: "http/responses/request.ts",
+    from: "const { owner } = ctx.identity;",
+    to: "const { name: owner } = ctx.identity;",
+    tests: ["contract/http/control-owners.test.ts"],
   },
 ];

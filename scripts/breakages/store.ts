@@ -72,7 +72,7 @@ export const storeBreakages: readonly Breakage[] = [
   {
     name: "wal-mode",
     guarantee: "A reader never waits for an open transaction of the writer (SQLite runs in WAL mode)",
-    file: "store/sqlite.ts",
+    file: "store/sqlite-connection.ts",
     from: `this.exec("pragma journal_mode = wal");`,
     to: `this.exec("pragma journal_mode = delete");`,
     tests: ["unit/store/sqlite.test.ts", "unit/store/store.test.ts"],
@@ -154,8 +154,8 @@ export const storeBreakages: readonly Breakage[] = [
     name: "append-fenced-by-lease",
     guarantee: "A process that lost a session's lease cannot append to its journal",
     file: "store/journal/append.ts",
-    from: "raw.step(LEASED_STEP, events.length, { where: [sessionId, leasedBy] })",
-    to: "raw.step(SESSION_STEP, events.length, { where: [sessionId] })",
+    from: "raw.step(texts.leased, by, { where: [sessionId, leasedBy] })",
+    to: "raw.step(texts.free, by, { where: [sessionId] })",
     tests: ["unit/store/journal.test.ts"],
   },
   {
@@ -169,7 +169,7 @@ export const storeBreakages: readonly Breakage[] = [
   {
     name: "page-bytes",
     guarantee: "A page of the journal is bounded in bytes, not only in events",
-    file: "store/sqlite.ts",
+    file: "store/sqlite-connection.ts",
     from: "if (isLast(row)) break;",
     to: "isLast(row);",
     tests: ["unit/store/journal-bytes.test.ts"],

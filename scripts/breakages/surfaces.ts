@@ -302,4 +302,20 @@ export const surfaceBreakages: readonly Breakage[] = [
     to: "if (isEmpty || next.length <= 2 * width) {",
     tests: ["unit/cli/usage.test.ts"],
   },
+  {
+    name: "commands-of-a-killed-agent",
+    guarantee: "A command ends when agentd is killed, also without a sandbox",
+    file: "exec/process-group.ts",
+    from: 'for pid in $left; do kill -s KILL -- "-$pid"; done`;',
+    to: "`;",
+    tests: ["process/acp/exit.test.ts"],
+  },
+  {
+    name: "programs-of-a-repository",
+    guarantee: "A reference to commits starts no program that the repository names",
+    file: "rpc/session/references.ts",
+    from: '"log.showSignature=false"',
+    to: '"log.showSignature=true"',
+    tests: ["contract/rpc/references.test.ts"],
+  },
 ];

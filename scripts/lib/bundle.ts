@@ -5,7 +5,7 @@ import { SpecError, type BundledDocument } from "./document.ts";
 import { exists, readJson, removeFolder, writeJson } from "./files.ts";
 import { runRedocly } from "./redocly.ts";
 import { dropDiscriminators, makeExplicit } from "./schema.ts";
-import { specs, type SpecFile } from "./specs.ts";
+import { apiSpecs, specs, type SpecFile } from "./specs.ts";
 
 export interface Bundles {
   readonly http: BundledDocument;
@@ -19,20 +19,20 @@ export interface Bundles {
 /** Writes the bundles into `bundleFolder`. Throws SpecError for a missing spec, and for one that cannot be bundled. */
 export async function bundleSpecs(specsFolder: string, bundleFolder: string): Promise<Bundles> {
   await requireSpecs(specsFolder);
-  const make = ({ source, bundle: name }: SpecFile) =>
-    bundleApi(join(specsFolder, source), join(bundleFolder, name));
-  const makeIfThere = async (spec: SpecFile) =>
-    (await exists(join(specsFolder, spec.source))) ? make(spec) : undefined;
-  const jobs = [
-    make(specs.http),
-    make(specs.gateway),
-    bundleConfig(join(specsFolder, specs.config.source), join(bundleFolder, specs.config.bundle)),
-    makeIfThere(specs.host),
-    makeIfThere(specs.webhook),
-  ] as const;
-  // Nothing writes into the folder any more when a failure is reported.
-  await Promise.allSettled(jobs);
-  const [http, gateway, config, host, webhook] = await Promise.all(jobs);
+  const there = await Promise.all(apiSpecs.map(({ source }) => exists(join(specsFolder, source))));
+  const apis = apiSpecs.filter((_, index) => there[index]);
+  const wrapper = join(bundleFolder, `${specs.config.bundle}.openapi.json`);
+  await writeJson(wrapper, wrapConfig(join(specsFolder, specs.config.source)));
+  await runBundler([...apis.map(({ source }) => join(specsFolder, source)), wrapper], bundleFolder);
+  const read = (spec: SpecFile) => readApi(join(bundleFolder, spec.bundle));
+  const readIfThere = async (spec: SpecFile) => (apis.includes(spec) ? read(spec) : undefined);
+  const [http, gateway, config, host, webhook] = await Promise.all([
+    read(specs.http),
+    read(specs.gateway),
+    readConfig(wrapper, join(bundleFolder, specs.config.bundle)),
+    readIfThere(specs.host),
+    readIfThere(specs.webhook),
+  ]);
   return { http, gateway, config, host, webhook };
 }
 
@@ -44,25 +44,33 @@ async function requireSpecs(specsFolder: string): Promise<void> {
   throw new SpecError(missing.map(({ source }) => `${join(specsFolder, source)} is missing`));
 }
 
-async function bundleApi(source: string, target: string): Promise<BundledDocument> {
-  const explicit = makeExplicit(await bundle(source, target));
-  await writeJson(target, explicit);
+/** One process for all, since its start takes longer than its work. Each bundle has the name of its source, as JSON. */
+async function runBundler(sources: readonly string[], folder: string): Promise<void> {
+  const run = (...files: readonly string[]) =>
+    runRedocly(["bundle", ...files, "--lint-config=off", "--ext", "json", "-o", `${folder}/`]);
+  const { status, output } = await run(...sources);
+  if (status === 0) return;
+  // Which of them it was shows when each is alone.
+  for (const source of sources) {
+    const alone = await run(source);
+    if (alone.status !== 0) throw new SpecError([`${source} cannot be bundled:`, alone.output]);
+  }
+  throw new SpecError(["the specs cannot be bundled:", output]);
+}
+
+async function readBundle(file: string): Promise<BundledDocument> {
+  const document = (await readJson(file)) as BundledDocument;
+  return "openrpc" in document ? dropDiscriminators(document) : document;
+}
+
+async function readApi(file: string): Promise<BundledDocument> {
+  const explicit = makeExplicit(await readBundle(file));
+  await writeJson(file, explicit);
   return explicit;
 }
 
-async function bundle(source: string, target: string): Promise<BundledDocument> {
-  const { status, output } = await runRedocly(["bundle", source, "--lint-config=off", "-o", target]);
-  if (status !== 0) throw new SpecError([`${source} cannot be bundled:`, output]);
-  const document = (await readJson(target)) as BundledDocument;
-  const clean = "openrpc" in document ? dropDiscriminators(document) : document;
-  await writeJson(target, clean);
-  return clean;
-}
-
-async function bundleConfig(source: string, target: string): Promise<BundledDocument> {
-  const wrapper = `${target}.openapi.json`;
-  await writeJson(wrapper, wrapConfig(source));
-  const config = unwrapConfig(await bundle(wrapper, wrapper));
+async function readConfig(wrapper: string, target: string): Promise<BundledDocument> {
+  const config = unwrapConfig(await readBundle(wrapper));
   await removeFolder(wrapper);
   await writeJson(target, toJsonSchema(config));
   return config;

@@ -75,7 +75,7 @@ function groupByStarts(chunks: ReadonlyMap<string, Chunk>, starts: Starts): Read
   for (const [start, sources] of Object.entries(starts)) {
     const entries = sources.map((source) => {
       const chunk = chunks.values().find(({ entryPoint }) => entryPoint === source);
-      if (!chunk) throw new Error(`${source}, which ${start} loads at its start, is no chunk of its own`);
+      if (!chunk) throw new Error(`${source}, which ${start} loads at its start, has no chunk of its own`);
       return chunk.name;
     });
     for (const name of closure(entries, chunks)) loadedBy.set(name, [...(loadedBy.get(name) ?? []), start]);

@@ -5,6 +5,7 @@ import type { SessionRow } from "../store/schema/tables.ts";
 import { followRun, findRun, isFinalStatus, type RunView, type Submitted } from "./run/run.ts";
 import { contextUse, resetContext, type ContextUse } from "./session/transcript.ts";
 import { endRuns } from "./run/control.ts";
+import { leasedSessions } from "./session/queries.ts";
 import { LiveSessions, type SessionMode, settingsOf } from "./session/session.ts";
 import { formatModel } from "./engine.ts";
 import type { AgentDeps } from "./deps.ts";
@@ -92,12 +93,7 @@ export class Agent {
    */
   async settle(sessionIds: readonly string[]): Promise<boolean> {
     if (sessionIds.length === 0) return false;
-    const rows = await this.deps.store.read
-      .selectFrom("sessions")
-      .selectAll()
-      .where("id", "in", sessionIds)
-      .where("lease_owner", "is not", null)
-      .execute();
+    const rows = await leasedSessions(this.deps.store, sessionIds);
     const isSettled = await this.#recovery.settle(rows);
     return isSettled || rows.length < sessionIds.length;
   }

@@ -23,7 +23,8 @@ import { SpawnTrees } from "./subagent/spawn-tree.ts";
 import type { Tool } from "./engine.ts";
 import { createTools, type ToolOptions } from "./tools/catalog.ts";
 import { Processes } from "./tools/process/processes.ts";
-import { KeyLimits } from "./usage.ts";
+import { Prices } from "./usage/prices.ts";
+import { KeyLimits } from "./usage/budgets.ts";
 
 /** What the configuration and the modules above the agent give it. */
 export interface CreateAgentOptions extends Pick<
@@ -145,7 +146,8 @@ export function createMcpServers(log: AgentDeps["log"]): McpServers {
 function depsOf(options: CreateAgentOptions) {
   const { store, clock, log, engine, models, checkInput, settings, tracing, runEnded } = options;
   const telemetry = { ...(tracing ? { tracing } : {}), ...(runEnded ? { runEnded } : {}) };
-  return { store, clock, log, engine, models, checkInput, settings, ...telemetry };
+  const prices = new Prices(models, clock);
+  return { store, clock, log, engine, models, prices, checkInput, settings, ...telemetry };
 }
 
 /** Returns the built-in tools that no additional tool replaces, and the additional tools. */

@@ -2,8 +2,10 @@ import type { Clock } from "../base/time.ts";
 import type { Log } from "../base/observe.ts";
 import type { Store } from "../store/store.ts";
 import type { Questions } from "./question/questions.ts";
-import type { BudgetLimits, AgentTracing, KeyLimits } from "./usage.ts";
-import type { Engine, Tool } from "./engine.ts";
+import type { BudgetLimits, KeyLimits } from "./usage/budgets.ts";
+import type { Prices } from "./usage/prices.ts";
+import type { AgentTracing } from "./usage/spans.ts";
+import type { Engine, Tool, Usage } from "./engine.ts";
 import type { ModelCatalog } from "./model.ts";
 import type { PolicyMode } from "./question/policy/policy.ts";
 import type { Grants } from "./question/grants.ts";
@@ -35,12 +37,20 @@ export interface AgentDeps {
   /** Returns how the input violates the tool's schema; undefined when it fits. */
   readonly checkInput: (tool: Tool, input: unknown) => string | undefined;
   readonly settings: AgentSettings;
+  readonly prices: Prices;
   /** Limits of the API keys. Absent: no keys are limited. */
   readonly keyLimits?: KeyLimits;
   /** Absent: runs are not traced. */
   readonly tracing?: AgentTracing;
   /** Called for each run that ended in this process, after the commit. For metrics; it MUST NOT throw. */
-  readonly runEnded?: (kind: string, status: string) => void;
+  readonly runEnded?: (end: {
+    readonly kind: string;
+    readonly status: string;
+    /** `provider:model` of the run. */
+    readonly model: string;
+    /** Undefined: it used nothing. */
+    readonly usage: Usage | undefined;
+  }) => void;
   /** The trigger of runs from webhooks and scheduled jobs. */
   readonly trigger?: RunTrigger;
 }

@@ -1,4 +1,3 @@
-import { ServiceError } from "../base/errors.ts";
 /** The contracts of the agent: engines that call a model, the messages that they exchange, and tools that a model calls. */
 import type {
   ProviderFailure,
@@ -41,7 +40,8 @@ export interface OutputFormat {
  *   `interrupted: true`, calls without an answer get one with status `aborted`, and the end says `aborted`.
  * - MUST await `ports.drain`, if there is one and it returns a promise, before it reads more of an answer.
  * - MUST NOT retry a model call once it emitted anything for that call.
- * - MUST ask `ports.admit`, if there is one, before each model call; a text ends the turn with `budget_exceeded` and it.
+ * - MUST ask `ports.admit`, if there is one, before each model call; a refusal ends the turn with `budget_exceeded` and it.
+ * - MUST pass the usage of each model call through `ports.price`, if there is one.
  * - MUST call `ports.compact`, if there is one, before a model call whose context would be above `compactAtTokens`, and
  *   once a turn after a provider refused a context as too long; it continues with the messages it gets, and without any
  *   the end says `context_too_long`. Steering text that is not saved yet stays behind them.
@@ -112,8 +112,10 @@ export interface TurnPorts {
    * otherwise. So a fast model waits for the store, and memory does not grow with the answer. Never rejects.
    */
   drain?(): Promise<void> | undefined;
-  /** Returns why no model may be called; undefined when one may. */
-  admit?(): string | undefined;
+  /** Returns why the model may not be called; undefined when it may. */
+  admit?(model: ModelRef): Refusal | undefined;
+  /** Returns the usage of a call with its cost. */
+  price?(model: ModelRef, usage: Usage): Usage;
   /**
    * Shortens the conversation; `saved` holds its saved messages, so that they are not read again from the store. Resolves
    * to the new conversation, undefined when nothing could be left out. Rejects when the turn was stopped meanwhile.
@@ -158,7 +160,8 @@ export type EngineEvent =
   /** A notice for people that is not a failure: a retry, a fallback. */
   | { readonly type: "notice"; readonly text: string };
 
-export interface Usage {
+/** What model calls used. Input includes what was read from a cache, and what was written to it. */
+export interface ModelUsage {
   readonly inputTokens: number;
   readonly outputTokens: number;
   readonly cachedInputTokens: number;
@@ -166,6 +169,23 @@ export interface Usage {
   readonly reasoningTokens: number;
   readonly modelCalls: number;
   readonly toolCalls: number;
+  /** In billionths of a US dollar. */
+  readonly costNano: number;
+  /** Input and output of calls whose price is unknown. */
+  readonly unpricedTokens: number;
+}
+
+/** What the model calls of a run used. */
+export interface Usage extends ModelUsage {
+  /** The part that other models than the run's own used, by `provider:model`. */
+  readonly others?: Readonly<Record<string, ModelUsage>>;
+}
+
+/** Why no model may be called. */
+export interface Refusal {
+  readonly message: string;
+  /** Set when one may be called later. */
+  readonly retryAfterSeconds?: number;
 }
 
 export type StopReason = "end" | "length" | "max_steps" | "refusal" | "tool_calls" | "aborted" | "error";
@@ -199,17 +219,45 @@ export const zeroUsage: Usage = {
   reasoningTokens: 0,
   modelCalls: 0,
   toolCalls: 0,
+  costNano: 0,
+  unpricedTokens: 0,
 };
 
 export function addUsage(a: Usage, b: Usage): Usage {
+  const sum = addCounts(a, b);
+  if (!a.others || !b.others) {
+    const others = a.others ?? b.others;
+    return others ? { ...sum, others } : sum;
+  }
+  const others: Record<string, ModelUsage> = { ...a.others };
+  for (const [model, used] of Object.entries(b.others)) {
+    others[model] = addCounts(others[model] ?? zeroUsage, used);
+  }
+  return { ...sum, others };
+}
+
+/** Returns the usage by model, that of the run's own model first. */
+export function usageByModel(
+  usage: Usage | undefined,
+  own: string,
+): readonly (readonly [model: string, usage: ModelUsage | undefined])[] {
+  if (!usage?.others) return [[own, usage]];
+  const others = Object.entries(usage.others);
+  const rest = others.reduce<ModelUsage>((left, [, used]) => addCounts(left, used, -1), usage);
+  return [[own, rest], ...others];
+}
+
+function addCounts(a: ModelUsage, b: ModelUsage, times = 1): ModelUsage {
   return {
-    inputTokens: a.inputTokens + b.inputTokens,
-    outputTokens: a.outputTokens + b.outputTokens,
-    cachedInputTokens: a.cachedInputTokens + b.cachedInputTokens,
-    cacheWriteTokens: a.cacheWriteTokens + b.cacheWriteTokens,
-    reasoningTokens: a.reasoningTokens + b.reasoningTokens,
-    modelCalls: a.modelCalls + b.modelCalls,
-    toolCalls: a.toolCalls + b.toolCalls,
+    inputTokens: a.inputTokens + times * b.inputTokens,
+    outputTokens: a.outputTokens + times * b.outputTokens,
+    cachedInputTokens: a.cachedInputTokens + times * b.cachedInputTokens,
+    cacheWriteTokens: a.cacheWriteTokens + times * b.cacheWriteTokens,
+    reasoningTokens: a.reasoningTokens + times * b.reasoningTokens,
+    modelCalls: a.modelCalls + times * b.modelCalls,
+    toolCalls: a.toolCalls + times * b.toolCalls,
+    costNano: a.costNano + times * b.costNano,
+    unpricedTokens: a.unpricedTokens + times * b.unpricedTokens,
   };
 }
 
@@ -223,11 +271,12 @@ interface CompletionRequest {
   readonly signal: AbortSignal;
   readonly span?: Span;
   readonly keepAlive?: () => void;
+  readonly price?: TurnPorts["price"];
 }
 
 /** Calls a model once. Never rejects for a provider's failure: the result says how it ended. */
 export function completeOnce(engine: Engine, request: CompletionRequest): Promise<TurnEnd> {
-  const { settings = {}, keepAlive = () => {}, ...turn } = request;
+  const { settings = {}, keepAlive = () => {}, price, ...turn } = request;
   return engine.runTurn({
     ...turn,
     settings,
@@ -238,6 +287,7 @@ export function completeOnce(engine: Engine, request: CompletionRequest): Promis
       callTool: async () => ({ status: "error", text: "No tools are available." }),
       takeSteers: () => [],
       saveStep: () => {},
+      ...(price ? { price } : {}),
     },
   });
 }
@@ -251,44 +301,6 @@ export interface ModelRef {
 /** Returns `provider:model`, the form in which models are stored and shown. */
 export function formatModel(ref: ModelRef): string {
   return `${ref.provider}:${ref.id}`;
-}
-
-/** A model as a user names it. */
-export interface ModelChoice {
-  /** `model` or `provider:model`. */
-  readonly name: string;
-  /** True for the default of all sessions. */
-  readonly isGlobal: boolean;
-}
-
-/**
- * Parses `<model> [--provider <name>] [--global | --session | --tui-session]`, in any order. ServiceError
- * `invalid_request`.
- */
-export function parseModelChoice(text: string): ModelChoice {
-  const names: string[] = [];
-  const flags = new Set<string>();
-  let provider: string | undefined;
-  const words = text.split(/\s+/).filter((word) => word !== "");
-  for (let at = 0; at < words.length; at++) {
-    const [word = "", value] = words[at]?.split(/=(.*)/s) ?? [];
-    if (word === "--provider") provider = value ?? words[++at];
-    else if (MODEL_FLAGS.has(word) && value === undefined) flags.add(word);
-    else if (word.startsWith("--")) throw badChoice(`The option ${word} is unknown.`);
-    else names.push(words[at] ?? "");
-    if (word === "--provider" && (provider ?? "") === "") throw badChoice("--provider needs a name.");
-  }
-  const [name] = names;
-  if (name === undefined || names.length > 1) throw badChoice("Name exactly one model.");
-  const isQualified = provider === undefined || name.startsWith(`${provider}:`);
-  return { name: isQualified ? name : `${provider}:${name}`, isGlobal: flags.has("--global") };
-}
-
-const MODEL_FLAGS: ReadonlySet<string> = new Set(["--global", "--session", "--tui-session"]);
-
-function badChoice(what: string): ServiceError {
-  const form = "<model> [--provider <name>] [--global|--session]";
-  return new ServiceError("invalid_request", `${what} Write: ${form}.`, { param: "model" });
 }
 
 /** Parses a stored `provider:model`. */
@@ -417,6 +429,8 @@ export interface Tool extends ToolSpec {
   readonly toolset: string;
   /** Category for people. Default: other. */
   readonly kind?: ToolKind;
+  /** The MCP server that runs it. */
+  readonly server?: string;
   /** Returns what the policy evaluates, derived from validated input; see src/agent/question/policy/policy.ts. */
   inspect(input: never, context: { readonly cwd: string }): ToolIntent;
   /** Returns what a call would change in files, for people who decide about it. Throws when that is unknown. */
@@ -588,6 +602,7 @@ export function defineTool<Input>(tool: {
   readonly name: string;
   readonly toolset: string;
   readonly kind?: ToolKind;
+  readonly server?: string;
   readonly description: string;
   readonly parameters: Readonly<Record<string, unknown>>;
   inspect(input: Input, context: { readonly cwd: string }): ToolIntent;

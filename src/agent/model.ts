@@ -17,6 +17,7 @@ import {
   DEMO_MODEL,
 } from "./engine.ts";
 import type { Clock } from "../base/time.ts";
+import { ServiceError } from "../base/errors.ts";
 import { createId } from "../base/text.ts";
 import { runTurn, type Step, type StepContext, type TurnModel } from "./engines/turn.ts";
 import type { Log } from "../base/observe.ts";
@@ -33,8 +34,23 @@ export interface ModelProvider {
   readonly contextTokens?: number;
   /** Whether it has a key; undefined when unknown. */
   readonly hasKey?: boolean;
-  /** Runs on this machine, where it may answer one request at a time. Default false. */
+  /** Runs on this machine, where it may answer one request at a time, and calls cost nothing. Default false. */
   readonly isLocal?: boolean;
+  /** Absent: the provider's own address. */
+  readonly baseUrl?: string;
+  /** Configured prices; the first that matches a model counts. */
+  readonly prices?: readonly ConfiguredPrice[];
+}
+
+/** Prices of models of a provider, in US dollars per million tokens. */
+export interface ConfiguredPrice {
+  /** Name of the model, where `*` stands for any text. */
+  readonly match: string;
+  readonly input: number;
+  readonly output: number;
+  /** Default: as other input. */
+  readonly cache_read?: number;
+  readonly cache_write?: number;
 }
 
 /** The available models, and the resolution of their names. */
@@ -52,6 +68,8 @@ export interface ModelCatalog {
   refreshContext(ref: ModelRef, options?: RefreshOptions): Promise<void> | undefined;
   /** Returns why no model answers, although a server of one is there; undefined when the default model answers. */
   whyNone?(): string | undefined;
+  /** Returns why nothing unattended may use the default model: a provider is configured, but no model is chosen. */
+  whyUnchosen?(): string | undefined;
   /** Returns the providers in their order, each with its known models; the demo model needs no key. */
   list(): readonly ListedProvider[];
 }
@@ -198,6 +216,36 @@ function familyOf(id: string): string | undefined {
   )?.[1];
 }
 
+/**
+ * Parses `<model> [--provider <name>] [--global | --session | --tui-session]`, in any order. `name` is `model` or
+ * `provider:model`; `isGlobal`: it is the default of all sessions. ServiceError `invalid_request`.
+ */
+export function parseModelChoice(text: string): { readonly name: string; readonly isGlobal: boolean } {
+  const names: string[] = [];
+  const flags = new Set<string>();
+  let provider: string | undefined;
+  const words = text.split(/\s+/).filter((word) => word !== "");
+  for (let at = 0; at < words.length; at++) {
+    const [word = "", value] = words[at]?.split(/=(.*)/s) ?? [];
+    if (word === "--provider") provider = value ?? words[++at];
+    else if (MODEL_FLAGS.has(word) && value === undefined) flags.add(word);
+    else if (word.startsWith("--")) throw badChoice(`The option ${word} is unknown.`);
+    else names.push(words[at] ?? "");
+    if (word === "--provider" && (provider ?? "") === "") throw badChoice("--provider needs a name.");
+  }
+  const [name] = names;
+  if (name === undefined || names.length > 1) throw badChoice("Name exactly one model.");
+  const isQualified = provider === undefined || name.startsWith(`${provider}:`);
+  return { name: isQualified ? name : `${provider}:${name}`, isGlobal: flags.has("--global") };
+}
+
+const MODEL_FLAGS: ReadonlySet<string> = new Set(["--global", "--session", "--tui-session"]);
+
+function badChoice(what: string): ServiceError {
+  const form = "<model> [--provider <name>] [--global|--session]";
+  return new ServiceError("invalid_request", `${what} Write: ${form}.`, { param: "model" });
+}
+
 /** Input of a script for the next step of a turn. */
 export interface ScriptState {
   /** Text of the newest user message. */
@@ -265,7 +313,7 @@ class ScriptedModel implements TurnModel {
     const isSilent = plan.text === undefined && plan.reasoning === undefined && plan.calls === undefined;
     if (plan.error?.code !== "context_too_long" || !isSilent) return this.#perform(plan, context);
     if (await context.shrink()) {
-      const error = context.refusal();
+      const error = context.refusal(this.#turn.model);
       if (error) return { ...NOTHING, error };
       return this.#perform(await this.#script(this.#state(context)), context);
     }
@@ -283,7 +331,7 @@ class ScriptedModel implements TurnModel {
       ],
       calls,
       text: spoken.text,
-      usage: costOf(plan, spoken.text, { calls: calls.length, context }),
+      usage: context.price(this.#turn.model, usageOf(plan, spoken.text, { calls: calls.length, context })),
       stop: plan.stop,
       isCut: spoken.cut,
       error: plan.error,
@@ -339,7 +387,7 @@ class ScriptedModel implements TurnModel {
 const NOTHING: Step = { parts: [], calls: [], text: "", usage: zeroUsage, isCut: true };
 
 /** Four characters a token: deterministic, and accurate enough for a model without tokens. */
-function costOf(
+function usageOf(
   plan: ScriptStep,
   text: string,
   { calls, context }: { readonly calls: number; readonly context: StepContext },

@@ -73,8 +73,10 @@ export async function openModels(
   };
   if (watches && unanswered.length > 0) cancel = systemClock.after(LOOK_AGAIN_MS, () => void lookAgain());
   const whyNone = () => (unanswered.length > 0 ? `${slowServers(unanswered)}. ${SLOW_HINT}` : undefined);
+  const isUnchosen = () => needsKey && config.model.default === undefined && isDemo(current);
+  const whyUnchosen = () => (isUnchosen() ? unchosenText(providers, env) : undefined);
   return {
-    catalog: following(() => current, whyNone),
+    catalog: following(() => current, { whyNone, whyUnchosen }),
     providers,
     ...(local === undefined ? {} : { local }),
     setDefault: (model) => {
@@ -109,9 +111,12 @@ function isDemo(catalog: ModelCatalog): boolean {
 }
 
 /** A catalog that is always the current one. */
-function following(current: () => ModelCatalog, whyNone: () => string | undefined): ModelCatalog {
+function following(
+  current: () => ModelCatalog,
+  reasons: Pick<ModelCatalog, "whyNone" | "whyUnchosen">,
+): ModelCatalog {
   return {
-    whyNone,
+    ...reasons,
     get default() {
       return current().default;
     },
@@ -170,12 +175,14 @@ export function createCatalog(
   providers: readonly ResolvedProvider[],
   { contexts, needsKey = true }: { readonly contexts?: ContextSource; readonly needsKey?: boolean } = {},
 ): ModelCatalog {
-  const named = providers.map(({ name, type, baseUrl = "", models = [], apiKey, contextTokens }) => ({
+  const named = providers.map(({ name, type, baseUrl, models = [], apiKey, contextTokens, prices }) => ({
     name,
     type,
     models,
     hasKey: apiKey !== undefined,
-    isLocal: isLocal(baseUrl),
+    isLocal: isLocal(baseUrl ?? ""),
+    ...(baseUrl === undefined ? {} : { baseUrl }),
+    ...(prices === undefined ? {} : { prices }),
     ...(contextTokens === undefined ? {} : { contextTokens }),
   }));
   const { default: chosen } = config.model;
@@ -276,10 +283,8 @@ function whyDemo(
     };
   }
   if (first) {
-    const variable = conventionalVariables[first.type].find((name) => env[name]);
-    const found = variable === undefined ? `the provider ${first.name} is configured` : `${variable} is set`;
-    const fix = `Choose one with \`agentd setup\`, or \`agentd model set ${first.name}:<model>\`.`;
-    return { problem: `${found}, but no model is chosen, so the built-in demo model answers`, fix };
+    const problem = `${foundText(first, env)}, but no model is chosen, so the built-in demo model answers`;
+    return { problem: `${problem}, and webhooks and scheduled jobs fail`, fix: chooseText(first) };
   }
   const empty = local?.servers.find(({ models }) => models.length === 0);
   if (empty) {
@@ -290,6 +295,20 @@ function whyDemo(
     problem: "no provider is configured, so the built-in demo model answers",
     fix: "Run `agentd setup`.",
   };
+}
+
+function foundText({ type, name }: ResolvedProvider, env: Environment): string {
+  const variable = conventionalVariables[type].find((each) => env[each]);
+  return variable === undefined ? `the provider ${name} is configured` : `${variable} is set`;
+}
+
+const chooseText = ({ name }: ResolvedProvider): string =>
+  `Choose one with \`agentd setup\`, or \`agentd model set ${name}:<model>\`.`;
+
+function unchosenText([first]: readonly ResolvedProvider[], env: Environment): string | undefined {
+  if (first === undefined) return undefined;
+  const found = foundText(first, env);
+  return `${found.charAt(0).toUpperCase()}${found.slice(1)}, but no model is chosen. ${chooseText(first)}`;
 }
 
 const ASK_TIMEOUT_MS = 2_000;

@@ -49,7 +49,12 @@ export function agentSettings(config: Config, paths: Paths): AgentSettings {
     maxConcurrentRuns: config.limits.max_concurrent_runs,
     reasoningEffort: config.model.reasoning_effort,
     fallbacks: config.model.fallbacks,
-    budget: { runTokens: config.agent.run_token_budget, dayTokens: config.agent.day_token_budget },
+    budget: {
+      runTokens: config.agent.run_token_budget,
+      dayTokens: config.agent.day_token_budget,
+      dayCostUsd: config.agent.day_cost_budget,
+      unpriced: config.agent.unpriced,
+    },
     compression: {
       threshold: config.compression.enabled ? config.compression.threshold : undefined,
       keepMessages: config.compression.keep_messages,

@@ -135,6 +135,7 @@ function httpDeps(
     config: configApi(options, deps),
     service: serviceControl(options, runs),
     delivery: deliveryOf(options, wired),
+    tooling: toolingOf(options, wired),
     version,
     serviceStats: {
       pid: processId,
@@ -208,6 +209,39 @@ function configApi(
   };
   let made: ReturnType<typeof make> | undefined;
   return () => (made ??= make());
+}
+
+function toolingOf(
+  { config, variables }: ServiceOptions,
+  { wiredAgent: { agent, skills, mcp, reload } }: ApiParts,
+): HttpDeps["tooling"] {
+  const { deps } = agent;
+  const { providers } = config.model;
+  return {
+    engine: deps.engine,
+    prices: deps.prices,
+    tools: deps.tools,
+    workspace: deps.settings.workspace,
+    budget: deps.settings.budget,
+    keyBudgets: () => deps.keyLimits?.dayBudgets() ?? [],
+    openBudget: async ({ owner, key, model }) => {
+      await deps.prices.prepare([model]);
+      const { Budgets } = await import("../agent/usage/budgets.ts");
+      const budgets = new Budgets(deps);
+      await budgets.refresh({ owner, key });
+      return budgets.open({ id: "", owner, key }, {});
+    },
+    skills,
+    mcp: { ...mcp, reload: reload.mcp },
+    enabledToolsets: config.agent.toolsets,
+    isConfigured: (name) => Object.hasOwn(providers, name),
+    hasHeaders: (name) => Object.hasOwn(providers, name) && providers[name]?.headers !== undefined,
+    hasVariable: (name) => variables.get(name) !== undefined,
+    detect: async () => {
+      const { detectLocalServers } = await import("./model-servers.ts");
+      return detectLocalServers(config.model.local_servers);
+    },
+  };
 }
 
 function deliveryOf(

@@ -183,6 +183,7 @@ function retentionOptions(config: Config) {
       outboxMs: keepMs,
       changesMs: config.retention.changes_hours * 3_600_000,
       maxChanges: MAX_CHANGES,
+      usageMs: config.retention.usage_days * DAY_MS,
       deliveriesMs: DELIVERIES_MS,
       maxDeliveries: MAX_DELIVERIES,
       occurrencesMs: config.cron.history_days * DAY_MS,

@@ -80,6 +80,7 @@ export const errorTable = {
   occurrence_not_found: missing(4007),
   message_not_found: missing(4007),
   platform_not_found: missing(4007),
+  skill_not_found: missing(4007),
   method_not_allowed: invalid(405),
   unsupported_media_type: invalid(415),
   body_too_large: invalid(413),

@@ -20,6 +20,8 @@ interface KeyIdentity {
   readonly rateLimitRpm?: number;
   /** Concurrent runs of the name; undefined: no limit of its own. */
   readonly maxConcurrentRuns?: number;
+  /** US dollars that runs of the name may cost on a day; undefined: no limit of its own. */
+  readonly dayBudgetUsd?: number;
 }
 
 /** The accepted keys. */
@@ -105,12 +107,14 @@ function openRing(host: string, origins: readonly string[]): KeyRing {
 
 function toEntry(from: Config["api_server"]["keys"][number], env: Environment, path: string): Entry {
   const { rate_limit_rpm: rateLimitRpm, max_concurrent_runs: maxConcurrentRuns } = from;
+  const { day_budget_usd: dayBudgetUsd } = from;
   const identity: KeyIdentity = {
     name: from.name,
     owner: from.owner ?? from.name,
     scopes: from.scopes,
     ...(rateLimitRpm === undefined ? {} : { rateLimitRpm }),
     ...(maxConcurrentRuns === undefined ? {} : { maxConcurrentRuns }),
+    ...(dayBudgetUsd === undefined ? {} : { dayBudgetUsd }),
   };
   if (from.key_sha256 !== undefined && from.key === undefined) {
     return { digest: Buffer.from(from.key_sha256, "hex"), identity, path };

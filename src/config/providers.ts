@@ -14,6 +14,8 @@ export interface ResolvedProvider {
   readonly timeoutMs: number;
   /** Context of its models, when configured. */
   readonly contextTokens?: number;
+  /** Configured prices of its models. */
+  readonly prices?: ProviderConfig["prices"];
 }
 
 /** Conventional variables of a provider's key; the first that is set is used. */
@@ -45,7 +47,7 @@ export function resolveProviders(config: Config, env: Environment): readonly Res
 
 function resolve(name: string, provider: ProviderConfig, env: Environment): ResolvedProvider {
   const path = `model.providers.${name}`;
-  const { type, base_url: baseUrl, models, headers, context_tokens: contextTokens } = provider;
+  const { type, base_url: baseUrl, models, headers, context_tokens: contextTokens, prices } = provider;
   const apiKey =
     provider.api_key === undefined
       ? conventionalKey(type, env)
@@ -59,6 +61,7 @@ function resolve(name: string, provider: ProviderConfig, env: Environment): Reso
     ...(models === undefined ? {} : { models }),
     timeoutMs: provider.timeout_seconds * 1000,
     ...(contextTokens === undefined ? {} : { contextTokens }),
+    ...(prices === undefined ? {} : { prices }),
   };
 }
 

@@ -156,6 +156,7 @@ interface Started {
 
 function spawnShell(command: string, options: StartedCommandOptions, stdin: "ignore" | "pipe"): Started {
   const { cwd, confine = asItIs } = options;
+  startSurvivor();
   // One pipe for both streams keeps their order; `exec` keeps the shell as the group leader.
   const line = confine({ program: shell, args: [...noStartFile, "-c", command], cwd, env: options.env });
   const child = spawn("/bin/sh", ["-c", 'exec "$@" 2>&1', "sh", line.program, ...line.args], {
@@ -368,10 +369,10 @@ export function killOnExit(pid: number | undefined): () => void {
   if (pid === undefined) return () => {};
   if (!isWatching) process.on("exit", killGroups);
   isWatching = true;
+  notifySurvivor(`+ ${pid}`);
   groups.add(pid);
-  tellSurvivor(`+ ${pid}`);
   return () => {
-    if (groups.delete(pid)) tellSurvivor(`- ${pid}`);
+    if (groups.delete(pid)) notifySurvivor(`- ${pid}`);
   };
 }
 
@@ -387,16 +388,18 @@ for pid in $left; do kill -s KILL -- "-$pid"; done`;
 
 let survivor: ChildProcess | undefined;
 
-/** SIGKILL runs no code of this process, so a shell beside it kills the groups then. Without a shell they stay. */
-function tellSurvivor(line: string): void {
-  // On Deno the pipe of the shell outlives the process.
-  if (currentRuntime().name !== "node") return;
-  const isNew = survivor === undefined;
-  survivor ??= startSurvivor();
-  survivor.stdin?.write(isNew ? [...groups].map((pid) => `+ ${pid}\n`).join("") : `${line}\n`);
+function notifySurvivor(line: string): void {
+  startSurvivor();
+  survivor?.stdin?.write(`${line}\n`);
 }
 
-function startSurvivor(): ChildProcess {
+/**
+ * SIGKILL runs no code of this process, so a shell beside it kills the groups then. Start it before a command, which could
+ * otherwise outlive this process while the shell starts.
+ */
+function startSurvivor(): void {
+  // On Deno the pipe of the shell outlives the process.
+  if (survivor !== undefined || currentRuntime().name !== "node") return;
   // The environment of this process holds its keys.
   const child = spawn("/bin/sh", ["-c", SURVIVOR], {
     cwd: "/",
@@ -408,10 +411,13 @@ function startSurvivor(): ChildProcess {
     if (survivor === child) survivor = undefined;
   };
   child.on("error", forget).on("exit", forget);
-  child.stdin.on("error", forget);
   child.unref();
-  (child.stdin as Socket).unref();
-  return child;
+  // Without free file descriptors there is no pipe.
+  const input = child.stdin as Socket | undefined;
+  if (!input) return;
+  input.on("error", forget).unref();
+  for (const pid of groups) input.write(`+ ${pid}\n`);
+  survivor = child;
 }
 
 function killGroups(): void {

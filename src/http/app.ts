@@ -55,6 +55,7 @@ import {
   listSessions,
   updateSession,
 } from "./control/sessions.ts";
+import { usageHandlers } from "./usage/handlers.ts";
 import { createChatCompletion } from "./chat.ts";
 import { defineHttp, type HttpHandlers } from "./edge/contract.ts";
 import { getDetailedHealth } from "./meta/health.ts";
@@ -141,6 +142,7 @@ export function createHttpApi(deps: HttpDeps): HttpApi {
     ...sessionHandlers(deps, subscribers),
     ...jobHandlers(deps, subscribers),
     ...adminHandlers(deps, logs),
+    ...usageHandlers(deps),
     streamEvents: (request) => streamEvents(request, deps, streams),
     stopRun: (request) => stopRun(request, deps),
     createSocketTicket: (request) => createSocketTicket(request, deps),

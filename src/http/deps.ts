@@ -1,7 +1,9 @@
 import type { SandboxStatus } from "../exec/sandbox/sandbox.ts";
 import type { Agent } from "../agent/agent.ts";
 import type { AgentServices } from "../agent/create.ts";
+import type { ModelRef } from "../agent/engine.ts";
 import type { ModelCatalog } from "../agent/model.ts";
+import type { Budget } from "../agent/usage/budgets.ts";
 import type { Clock } from "../base/time.ts";
 import type { Log, Tracer } from "../base/observe.ts";
 import type { KeyValidity } from "../base/net/request.ts";
@@ -44,6 +46,7 @@ export interface HttpDeps {
   /** Webhook routes and deliveries. Their modules load at the first call. */
   readonly webhooks: () => Promise<WebhookService>;
   readonly delivery: DeliveryDeps;
+  readonly tooling: ToolingDeps;
   readonly settings: HttpSettings;
   readonly version: string;
   readonly serviceStats: ServiceStats;
@@ -100,6 +103,39 @@ export interface ConfigChange {
   readonly changed: readonly string[];
   readonly applied: readonly string[];
   readonly restartRequired: readonly string[];
+}
+
+/** The models, budgets, skills and tools of the agent. */
+export interface ToolingDeps extends Pick<Agent["deps"], "engine" | "prices" | "tools"> {
+  /** Where the skills of a project are looked for. */
+  readonly workspace: string;
+  readonly budget: Agent["deps"]["settings"]["budget"];
+  /** The keys with a budget of their own, in US dollars a day. */
+  keyBudgets(): readonly { readonly key: string; readonly limit: number }[];
+  /** Opens the budget of calls that belong to no run, and loads what it needs. */
+  openBudget(payer: {
+    readonly owner: string;
+    readonly key: string | null;
+    readonly model: ModelRef;
+  }): Promise<Budget>;
+  readonly skills: AgentServices["skills"];
+  readonly mcp: AgentServices["mcp"] & { reload(): Promise<unknown> };
+  readonly enabledToolsets: readonly string[];
+  /** Whether the configuration names the provider. */
+  isConfigured(provider: string): boolean;
+  /** Whether the provider has headers of its own, which may hold its key. */
+  hasHeaders(provider: string): boolean;
+  /** Whether a variable of the home has a value. */
+  hasVariable(name: string): boolean;
+  /** Asks the usual addresses of this machine for model servers. */
+  detect(): Promise<{
+    readonly servers: readonly {
+      readonly name: string;
+      readonly baseUrl: string;
+      readonly models: readonly string[];
+    }[];
+    readonly unanswered: readonly string[];
+  }>;
 }
 
 /** What the service sends messages with. */

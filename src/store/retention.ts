@@ -21,6 +21,8 @@ export interface Retention extends CronRetention {
   readonly changesMs?: number;
   /** Number of the newest rows of the change feed that are kept, at least one. */
   readonly maxChanges?: number;
+  /** Usage and spending of days that are over. */
+  readonly usageMs?: number;
   /** Events kept of one run; a longer run loses its oldest events, even while it is active. */
   readonly maxRunEvents?: number;
 }
@@ -36,6 +38,7 @@ interface Swept {
   readonly deliveries: number;
   readonly occurrences: number;
   readonly changes: number;
+  readonly usage: number;
   /** Ids of the deleted scheduled jobs: the caller removes their output files. */
   readonly cronJobs: readonly string[];
 }
@@ -77,6 +80,7 @@ export async function sweep(store: Store, options: SweepOptions): Promise<Swept>
     cronJobs: overJobsMs === undefined ? [] : await cron.overJobs(overJobsMs),
     occurrences: await cron.occurrences(retention),
     changes: await sweepChanges(batches, retention),
+    usage: retention.usageMs === undefined ? 0 : await sweeper.usage(retention.usageMs),
   };
 }
 
@@ -176,6 +180,14 @@ class Sweeper {
     return this.#batches.isStopped ? 0 : this.#batches.all(DELETE_DELIVERIES, [before]);
   }
 
+  async usage(ageMs: number): Promise<number> {
+    const before = (tx: Tx) => [new Date(tx.nowMs - ageMs).toISOString().slice(0, 10)];
+    return (
+      (await this.#batches.all(DELETE_USAGE, before)) +
+      (this.#batches.isStopped ? 0 : await this.#batches.all(DELETE_SPENDING, before))
+    );
+  }
+
   #oldRuns(ageMs: number): Promise<readonly Row[]> {
     return this.#batches.write((tx) => {
       const endedBefore = tx.nowMs - ageMs;
@@ -185,6 +197,15 @@ class Sweeper {
 }
 
 const MAX_RUNS = 100;
+
+const DELETE_USAGE = `
+  delete from usage_days where (day, owner, key, model, source, kind) in (
+    select day, owner, key, model, source, kind from usage_days where day < ? limit ?
+  )`;
+const DELETE_SPENDING = `
+  delete from spending where (owner, day, key) in (
+    select owner, day, key from spending where day < ? limit ?
+  )`;
 
 // Expendable: the run's session is transient, and all of its runs are old.
 const OLD_RUNS = `

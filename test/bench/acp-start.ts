@@ -6,7 +6,7 @@ import { buildProgram } from "./program.ts";
 import { median, percentile, runAlone, type BenchRow } from "./row.ts";
 
 const STARTS = 20;
-const GOAL_MS = 120;
+const GOAL_MS = 85;
 const GOAL_P95_MS = 300;
 const GOAL_RATIO = 2.5;
 

@@ -11,7 +11,8 @@ const WARM_UP_MS = 2_000;
 /** What the model of server.ts says. */
 const ANSWER = "Hello! I am well, thanks.";
 
-const exchange = {
+/** One chat of the benches. */
+export const exchange = {
   path: "/v1/chat/completions",
   headers: { authorization: `Bearer ${KEY}`, "content-type": "application/json" },
   body: JSON.stringify({
@@ -59,8 +60,8 @@ export async function run(): Promise<readonly BenchRow[]> {
       unit: "requests/s",
       control: bareRate,
       ratio: rate / bareRate,
-      goal: ">= 0.15x, aim 0.35x",
-      met: rate / bareRate >= 0.15,
+      goal: ">= 0.35x",
+      met: rate / bareRate >= 0.35,
     },
     { name: "server CPU for a chat", value: cpu, unit: "us", control: bareCpu, ratio: cpu / bareCpu },
   ];

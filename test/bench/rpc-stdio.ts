@@ -60,8 +60,8 @@ async function compare(
     unit: "requests/s",
     control: bareRate,
     ratio,
-    goal: ">= 0.6x",
-    met: ratio >= 0.6,
+    goal: ">= 0.7x",
+    met: ratio >= 0.7,
   };
 }
 

@@ -34,6 +34,7 @@ const benches: Readonly<Record<string, () => Promise<{ run(): Promise<readonly B
   cron: () => import("./cron.ts"),
   parsing: () => import("./parsing.ts"),
   sandbox: () => import("./sandbox.ts"),
+  postgres: () => import("./postgres.ts"),
 };
 
 const { values: options, positionals } = parseArgs({

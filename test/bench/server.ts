@@ -85,18 +85,24 @@ async function memory(): Promise<Memory> {
   return { used: heapUsed + external, resident: rss };
 }
 
-/** The service as the gateway starts it, on a SQLite file, with keys, and a model that is a script. */
+/** Settings of the configuration, and the database, which is a file in the home if none is named. */
+type ServiceSettings = Readonly<Record<string, unknown>> & { readonly database_url?: string };
+
+/** The service as the gateway starts it, with keys, and a model that is a script. */
 async function runService(settings: string, given: string | undefined): Promise<Running> {
   const home = given ?? (await realpath(await mkdtemp(join(tmpdir(), "agentd-bench-"))));
+  const { database_url: databaseUrl = join(home, "state.db"), ...more } = JSON.parse(
+    settings || "{}",
+  ) as ServiceSettings;
   const config = testConfig({
     api_server: { key: KEY },
     agent: { max_steps: 500 },
     limits: { max_subscribers_per_run: 100_000 },
-    ...(settings === "" ? {} : (JSON.parse(settings) as object)),
+    ...more,
   });
   const service = await startService({
     config,
-    paths: { agentHome: home, userHome: home, workspace: home, databaseUrl: join(home, "state.db") },
+    paths: { agentHome: home, userHome: home, workspace: home, databaseUrl },
     keys: createKeyRing(config, { env: {} }),
     models: createModelCatalog({ providers: [] }),
     engine: createScriptedEngine(script, { clock: systemClock }),

@@ -1,8 +1,8 @@
 /** Secrets that are planted everywhere, and everything that was written searched for them. */
 import assert from "node:assert/strict";
-import { appendFile, chmod, mkdir, mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
+import { appendFile, chmod, mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
-import { dirname, join } from "node:path";
+import { join } from "node:path";
 import process from "node:process";
 import { test } from "node:test";
 import { createClarify } from "../../src/agent/tools/clarify.ts";
@@ -13,8 +13,15 @@ import { systemClock } from "../../src/base/time.ts";
 import { createLog } from "../../src/base/observe.ts";
 import { startFromHome } from "../../src/app/start.ts";
 import { hideSecrets } from "../../src/config/secret-values.ts";
-import type { Store } from "../../src/store/store.ts";
-import type { Tables } from "../../src/store/schema/tables.ts";
+import {
+  assertAbsent,
+  everything,
+  ordinary,
+  plantHome,
+  planted,
+  plantedAtStart,
+  plantedValues,
+} from "../harness/canaries.ts";
 import { connectSocket } from "../harness/rpc.ts";
 import { startTestService, testConfig } from "../harness/service.ts";
 import { createTestDatabase } from "../harness/store.ts";
@@ -24,54 +31,6 @@ const ENVIRONMENT = "canary-environment-5d1f";
 const SUDO = "canary-sudo-77aa";
 const SECRET = "canary-secret-9c3e";
 const TOKEN = "sk-canary0123456789abcdefABCDEF";
-
-interface Traces {
-  readonly store: Store;
-  readonly databaseUrl: string;
-  /** Folders of which every file is read. */
-  readonly folders: readonly string[];
-  readonly logLines: readonly string[];
-}
-
-/** Returns everything that was kept or said, as text by where it stands: rows, bytes of the database, files, the log. */
-async function everything(traces: Traces): Promise<ReadonlyMap<string, string>> {
-  const { store, databaseUrl, folders, logLines } = traces;
-  const found = new Map<string, string>([["log", logLines.join("\n")]]);
-  for (const table of await tablesOf(traces)) {
-    found.set(table, JSON.stringify(await store.read.selectFrom(table).selectAll().execute()));
-  }
-  const isFile = !databaseUrl.startsWith("postgres");
-  for (const folder of [...folders, ...(isFile ? [dirname(databaseUrl)] : [])]) {
-    for (const name of await readdir(folder, { recursive: true, withFileTypes: true })) {
-      if (!name.isFile()) continue;
-      const path = join(name.parentPath, name.name);
-      found.set(path, (await readFile(path)).toString("latin1"));
-    }
-  }
-  return found;
-}
-
-/** Every table that the database has, whatever the schema says by now. */
-async function tablesOf({ store, databaseUrl }: Traces): Promise<readonly (keyof Tables)[]> {
-  const schema = new URLSearchParams(databaseUrl.split("?")[1]).get("schema") ?? undefined;
-  const tables = await store.read.introspection.getTables();
-  const own = tables.filter((table) => schema === undefined || table.schema === schema);
-  assert.ok(own.length > 0);
-  return own.map(({ name }) => name as keyof Tables);
-}
-
-function assertAbsent(
-  canaries: readonly string[],
-  places: ReadonlyMap<string, string>,
-  isKnown: (where: string, canary: string) => boolean,
-): void {
-  for (const [where, text] of places) {
-    for (const canary of canaries.filter((each) => !isKnown(where, each))) {
-      const at = text.indexOf(canary);
-      assert.ok(at < 0, `${canary} stands in ${where}: ${text.slice(Math.max(0, at - 200), at + 60)}`);
-    }
-  }
-}
 
 /** A program `sudo` that takes any password and, as careless programs do, repeats it. */
 async function fakeSudo(folder: string): Promise<void> {
@@ -198,59 +157,6 @@ test("a secret of the environment, a tool's output, a sudo answer and a secret a
   assert.match(places.get("log") ?? "", /"level":"error".*\[redacted\]/);
 });
 
-const HEX = "3f9a8c7d6e5b4a392817f6e5d4c3b2a1";
-const PEM_LINE = "MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQC7VJTUt9Us8cKj";
-
-/** Secrets of a home, by where they come from. */
-const planted = {
-  process: "canary-process-11aa",
-  dotEnvName: "canary-name-22bb",
-  dotEnvShape: HEX,
-  dotEnvUrl: "canary-url-33cc",
-  dotEnvHook: "https://hooks.slack.com/services/T00000000/B00000000/Xy7Kq2mN5pQ8sT1vW4yZ7cF0",
-  dotEnvLine: PEM_LINE,
-  reference: "canary-referred-44dd",
-  configHeader: "canary-header-55ee",
-  configRoute: "canary-route-66ff",
-  mcpEnvironment: "canary-mcp-env-77aa",
-  mcpArgument: "canary-mcp-arg-88bb",
-  addedLater: "canary-added-later-99cc",
-} as const;
-const all = Object.values(planted);
-const fromStart = all.filter((each) => each !== planted.addedLater);
-/** Values of settings and words, beside the secrets in the same files. */
-const ordinary = ["Europe/Berlin", "demo:demo", "production"];
-
-const dotEnv = [
-  `AGENT_TIMEZONE=Europe/Berlin`,
-  `AGENTD_MODEL=demo:demo`,
-  `MY_FLAG=production`,
-  `MY_SERVICE_PASS=${planted.dotEnvName}`,
-  `SOMETHING=${planted.dotEnvShape}`,
-  `REDIS_URL=redis://me:${planted.dotEnvUrl}@cache:6379`,
-  `SLACK_WEBHOOK_URL=${planted.dotEnvHook}`,
-  `IDENTITY="-----BEGIN PRIVATE KEY-----\n${PEM_LINE}\n-----END PRIVATE KEY-----"`,
-  `COLOUR=${planted.reference}`,
-  "",
-].join("\n");
-
-const homeConfig = {
-  model: {
-    providers: { p: { type: "openai", api_key: "env:COLOUR", headers: { "x-way": planted.configHeader } } },
-  },
-  platforms: { webhook: { routes: { r: { secret: planted.configRoute } } } },
-  mcp: {
-    servers: {
-      m: {
-        enabled: false,
-        command: "true",
-        args: ["--token", planted.mcpArgument],
-        env: { MCP_AUTH_TOKEN: planted.mcpEnvironment },
-      },
-    },
-  },
-};
-
 test("secrets of a home are written nowhere, also those added to .env while it runs, and ordinary values are shown", async (t) => {
   const home = await mkdtemp(join(tmpdir(), "agentd-home-"));
   const database = await createTestDatabase();
@@ -259,18 +165,17 @@ test("secrets of a home are written nowhere, also those added to .env while it r
     await rm(home, { recursive: true, force: true });
   });
   const envFile = join(home, ".env");
-  await writeFile(envFile, dotEnv, { mode: 0o600 });
-  await writeFile(join(home, "config.yaml"), JSON.stringify(homeConfig), { mode: 0o600 });
+  await plantHome(home);
   const speak = defineTool<object>({
     name: "speak",
     toolset: "planning",
     description: "Says all it knows.",
     parameters: { type: "object" },
-    inspect: () => ({ kind: "tool", effect: "none", title: `speak ${fromStart.join(" ")}` }),
+    inspect: () => ({ kind: "tool", effect: "none", title: `speak ${plantedAtStart.join(" ")}` }),
     run: async (_, { progress }) => {
       await appendFile(envFile, `LATER_TOKEN=${planted.addedLater}\n`);
       await new Promise((resolve) => setTimeout(resolve, 10));
-      const text = [...all, ...ordinary].join(" ");
+      const text = [...plantedValues, ...ordinary].join(" ");
       for (const letter of text) progress(letter);
       return text;
     },
@@ -303,13 +208,13 @@ test("secrets of a home are written nowhere, also those added to .env while it r
     frames.push(...group.map((event) => JSON.stringify(event)));
     if (group.some(({ type }) => /^run\.(completed|failed|cancelled)/.test(type))) break;
   }
-  log.debug(all.join(" "), { error: new Error(all.join(" ")), told: ordinary.join(" ") });
+  log.debug(plantedValues.join(" "), { error: new Error(plantedValues.join(" ")), told: ordinary.join(" ") });
   const places = new Map([
     ...(await everything({ store, databaseUrl: database.url, folders: [home], logLines })),
     ["frames", frames.join("\n")],
   ]);
   const isSource = (where: string) => where === envFile || where === join(home, "config.yaml");
-  assertAbsent(all, places, isSource);
+  assertAbsent(plantedValues, places, isSource);
   const said = frames.filter((frame) => frame.includes("message.completed") || frame.includes("tool."));
   for (const value of ordinary) {
     assert.ok(said.join("\n").includes(value), value);

@@ -265,7 +265,7 @@ test("MCP reload in mid-session: later turns have the new tools, the conversatio
   const fixture = join(import.meta.dirname, "../unit/agent/mcp/sdk-server.ts");
   const args = "Deno" in globalThis ? ["run", "-A", "--no-check", fixture] : [fixture];
   const options = { command: process.execPath, args, env: { PATH, HOME }, cwd: import.meta.dirname };
-  const limits = { startTimeoutMs: 20_000, timeoutMs: 10_000 };
+  const limits = { startTimeoutMs: 60_000, timeoutMs: 60_000 };
   await servers.use({ one: { ...options, ...limits, tools: ["echo"] } });
   await using agent = await createTestAgent({
     liveTools: () => servers.tools(),

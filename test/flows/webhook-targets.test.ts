@@ -59,7 +59,7 @@ test("a webhook becomes a run whose answer arrives at its targets; at one that w
 
   const { read } = flow.service.service.store;
   const rows = () => read.selectFrom("outbox").selectAll().orderBy("id").execute();
-  const patience = AbortSignal.timeout(10_000);
+  const patience = AbortSignal.timeout(60_000);
   while ((await rows()).some(({ done_at: at }) => at === null)) {
     patience.throwIfAborted();
     await new Promise((resolve) => setTimeout(resolve, 10));

@@ -17,6 +17,7 @@ import { Recovery } from "../../src/agent/recovery/recovery.ts";
 import { readTranscript } from "../../src/agent/session/queries.ts";
 import type { RunScheduler } from "../../src/agent/run/scheduler.ts";
 import { Agent } from "../../src/agent/agent.ts";
+import { Prices } from "../../src/agent/usage/prices.ts";
 import { systemClock, type Clock } from "../../src/base/time.ts";
 import { formatIssue, SchemaSet } from "../../src/base/schema.ts";
 import { specSchemas } from "../../src/http/edge/input.ts";
@@ -157,12 +158,14 @@ export async function createTestAgent(options: TestAgentOptions = {}): Promise<T
   const logLines: string[] = [];
   const variables = options.variables ?? new TestVariables();
   const schemas = new SchemaSet({});
+  const models = createModelCatalog({ providers: options.providers ?? [] });
   const deps: AgentDeps = {
     store,
     clock,
     log: createLog("info", (line) => void logLines.push(line)),
     engine: options.engine ?? createScriptedEngine(options.script ?? (() => ({ text: "done" })), { clock }),
-    models: createModelCatalog({ providers: options.providers ?? [] }),
+    models,
+    prices: new Prices(models, clock),
     tools: options.liveTools ?? (() => tools),
     toolsSettled: async () => {},
     briefing: async () => [],
@@ -200,7 +203,7 @@ const defaults: AgentSettings = {
   maxConcurrentRuns: 0,
   reasoningEffort: undefined,
   fallbacks: [],
-  budget: { runTokens: 0, dayTokens: 0 },
+  budget: { runTokens: 0, dayTokens: 0, dayCostUsd: 0, unpriced: "allow" },
   compression: { threshold: undefined, keepMessages: 4, model: undefined },
   delegation: { maxDepth: 2, maxConcurrent: 4, maxTasks: 8, maxSteps: 10, tokenBudget: 0, model: undefined },
   titles: "off",

@@ -2,6 +2,9 @@
 import { execFile } from "node:child_process";
 import { agentdCommand, programEnvironment, scriptCommand, type Command } from "./program.ts";
 
+/** Less than the runner waits for a silent test; then the failure shows which command it was. */
+const MAX_LIFE_MS = 240_000;
+
 export interface Outcome {
   readonly code: number;
   readonly stdout: string;
@@ -32,7 +35,7 @@ function run(
   input?: string,
 ): Promise<Outcome> {
   return new Promise((resolve, reject) => {
-    const options = { env: programEnvironment(env), timeout: 60_000 };
+    const options = { env: programEnvironment(env), timeout: MAX_LIFE_MS };
     const child = execFile(file, words, options, (error, stdout, stderr) => {
       const code = error === null ? 0 : error.code;
       if (typeof code !== "number") return reject(error);

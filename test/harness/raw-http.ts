@@ -11,7 +11,7 @@ export interface RawConnection extends Disposable {
   cut(): void;
 }
 
-const PATIENCE_MS = 15_000;
+const PATIENCE_MS = 60_000;
 
 export async function openRaw(url: string): Promise<RawConnection> {
   const { hostname, port } = new URL(url);

@@ -14,6 +14,7 @@ export const usage: RunUsage = {
   cache_write_tokens: 2,
   reasoning_tokens: 1,
   cost_usd: null,
+  unpriced_tokens: 0,
   model_calls: 1,
   tool_calls: 0,
 };

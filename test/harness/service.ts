@@ -37,6 +37,7 @@ export interface TestServiceOptions {
     readonly scopes: readonly string[];
     readonly rateLimitRpm?: number;
     readonly maxConcurrentRuns?: number;
+    readonly dayBudgetUsd?: number;
   }[];
   /** False: no key is asked for. */
   readonly requireKey?: boolean;

@@ -171,7 +171,7 @@ export class WebhookService implements AsyncDisposable {
   async recorded(
     until: (rows: readonly RecordedDelivery[]) => boolean,
   ): Promise<readonly RecordedDelivery[]> {
-    const patience = AbortSignal.timeout(10_000);
+    const patience = AbortSignal.timeout(60_000);
     for (;;) {
       const rows = await this.deliveries();
       if (until(rows)) return rows;

@@ -2681,6 +2681,10 @@ export type SubagentReport = {
     model?: string;
     status: 'queued' | 'running' | 'completed' | 'failed' | 'error' | 'timeout' | 'interrupted';
     text?: string;
+    /**
+     * Absent: all configured ones.
+     */
+    toolsets?: Array<string>;
     tool_name?: string;
     tool_preview?: string;
     tool_count?: number;

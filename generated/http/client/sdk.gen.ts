@@ -2,7 +2,7 @@
 
 import { client } from './client.gen.ts';
 import type { Client, ClientMeta, Options as Options2, RequestResult, ServerSentEventsResult, TDataShape } from './client/index.ts';
-import type { AnswerQuestionData, AnswerQuestionErrors, AnswerQuestionResponses, CancelResponseData, CancelResponseErrors, CancelResponseResponses, CompressSessionData, CompressSessionErrors, CompressSessionResponses, CreateBackupData, CreateBackupErrors, CreateBackupResponses, CreateChatCompletionData, CreateChatCompletionErrors, CreateChatCompletionResponses, CreateJobData, CreateJobErrors, CreateJobResponses, CreateKeyData, CreateKeyErrors, CreateKeyResponses, CreateResponseData, CreateResponseErrors, CreateResponseResponses, CreateRouteData, CreateRouteErrors, CreateRouteResponses, CreateRunData, CreateRunErrors, CreateRunResponses, CreateSocketTicketData, CreateSocketTicketErrors, CreateSocketTicketResponses, DeleteGrantData, DeleteGrantErrors, DeleteGrantResponses, DeleteJobData, DeleteJobErrors, DeleteJobResponses, DeleteKeyData, DeleteKeyErrors, DeleteKeyResponses, DeleteResponseData, DeleteResponseErrors, DeleteResponseResponses, DeleteRouteData, DeleteRouteErrors, DeleteRouteResponses, DeleteSessionData, DeleteSessionErrors, DeleteSessionResponses, DrainServiceData, DrainServiceErrors, DrainServiceResponses, DropMessageData, DropMessageErrors, DropMessageResponses, DropMessagesData, DropMessagesErrors, DropMessagesResponses, ExportSessionData, ExportSessionErrors, ExportSessionResponses, ForkSessionData, ForkSessionErrors, ForkSessionResponses, GetCalendarData, GetCalendarErrors, GetCalendarResponses, GetCapabilitiesData, GetCapabilitiesErrors, GetCapabilitiesResponses, GetConfigData, GetConfigErrors, GetConfigResponses, GetConfigSchemaData, GetConfigSchemaErrors, GetConfigSchemaResponses, GetDeliveryData, GetDeliveryErrors, GetDeliveryResponses, GetDetailedHealthData, GetDetailedHealthErrors, GetDetailedHealthResponses, GetDocsData, GetDocsErrors, GetDocsResponses, GetHealthData, GetHealthErrors, GetHealthResponses, GetHealthV1Data, GetHealthV1Errors, GetHealthV1Responses, GetJobData, GetJobErrors, GetJobResponses, GetKeyData, GetKeyErrors, GetKeyResponses, GetMessageData, GetMessageErrors, GetMessageResponses, GetMetricsData, GetMetricsErrors, GetMetricsResponses, GetModelData, GetModelErrors, GetModelResponses, GetOccurrenceData, GetOccurrenceErrors, GetOccurrenceOutputData, GetOccurrenceOutputErrors, GetOccurrenceOutputResponses, GetOccurrenceResponses, GetOpenApiData, GetOpenApiErrors, GetOpenApiResponses, GetPlatformData, GetPlatformErrors, GetPlatformResponses, GetQuestionData, GetQuestionErrors, GetQuestionResponses, GetResponseData, GetResponseErrors, GetResponseResponses, GetRootData, GetRootErrors, GetRouteData, GetRouteErrors, GetRouteResponses, GetRunData, GetRunErrors, GetRunResponses, GetSchedulerData, GetSchedulerErrors, GetSchedulerResponses, GetSessionData, GetSessionErrors, GetSessionResponses, ListDeliveriesData, ListDeliveriesErrors, ListDeliveriesResponses, ListGrantsData, ListGrantsErrors, ListGrantsResponses, ListJobsData, ListJobsErrors, ListJobsResponses, ListJobTimesData, ListJobTimesErrors, ListJobTimesResponses, ListKeysData, ListKeysErrors, ListKeysResponses, ListLogsData, ListLogsErrors, ListLogsResponses, ListMessagesData, ListMessagesErrors, ListMessagesResponses, ListModelsData, ListModelsErrors, ListModelsResponses, ListOccurrencesData, ListOccurrencesErrors, ListOccurrencesResponses, ListPlatformsData, ListPlatformsErrors, ListPlatformsResponses, ListQuestionsData, ListQuestionsErrors, ListQuestionsResponses, ListResponseInputItemsData, ListResponseInputItemsErrors, ListResponseInputItemsResponses, ListRoutesData, ListRoutesErrors, ListRoutesResponses, ListRunsData, ListRunsErrors, ListRunsResponses, ListSessionMessagesData, ListSessionMessagesErrors, ListSessionMessagesResponses, ListSessionsData, ListSessionsErrors, ListSessionsResponses, PauseJobData, PauseJobErrors, PauseJobResponses, ReplayDeliveryData, ReplayDeliveryErrors, ReplayDeliveryResponses, ResolveRunApprovalData, ResolveRunApprovalErrors, ResolveRunApprovalResponses, ResumeJobData, ResumeJobErrors, ResumeJobResponses, RetryMessageData, RetryMessageErrors, RetryMessageResponses, RetryMessagesData, RetryMessagesErrors, RetryMessagesResponses, RotateKeyData, RotateKeyErrors, RotateKeyResponses, RotateRouteSecretData, RotateRouteSecretErrors, RotateRouteSecretResponses, RunJobData, RunJobErrors, RunJobResponses, SteerRunData, SteerRunErrors, SteerRunResponses, StopRunData, StopRunErrors, StopRunResponses, StreamEventsData, StreamEventsErrors, StreamEventsResponses, StreamRunEventsData, StreamRunEventsErrors, StreamRunEventsResponse, StreamRunEventsResponses, StreamSessionEventsData, StreamSessionEventsErrors, StreamSessionEventsResponse, StreamSessionEventsResponses, TestPlatformData, TestPlatformErrors, TestPlatformResponses, TestRouteData, TestRouteErrors, TestRouteResponses, UndoSessionData, UndoSessionErrors, UndoSessionResponses, UpdateConfigData, UpdateConfigErrors, UpdateConfigResponses, UpdateJobData, UpdateJobErrors, UpdateJobResponses, UpdateKeyData, UpdateKeyErrors, UpdateKeyResponses, UpdateRouteData, UpdateRouteErrors, UpdateRouteResponses, UpdateSessionData, UpdateSessionErrors, UpdateSessionResponses } from './types.gen.ts';
+import type { AnswerQuestionData, AnswerQuestionErrors, AnswerQuestionResponses, CancelResponseData, CancelResponseErrors, CancelResponseResponses, CompressSessionData, CompressSessionErrors, CompressSessionResponses, CreateBackupData, CreateBackupErrors, CreateBackupResponses, CreateChatCompletionData, CreateChatCompletionErrors, CreateChatCompletionResponses, CreateJobData, CreateJobErrors, CreateJobResponses, CreateKeyData, CreateKeyErrors, CreateKeyResponses, CreateResponseData, CreateResponseErrors, CreateResponseResponses, CreateRouteData, CreateRouteErrors, CreateRouteResponses, CreateRunData, CreateRunErrors, CreateRunResponses, CreateSocketTicketData, CreateSocketTicketErrors, CreateSocketTicketResponses, DeleteGrantData, DeleteGrantErrors, DeleteGrantResponses, DeleteJobData, DeleteJobErrors, DeleteJobResponses, DeleteKeyData, DeleteKeyErrors, DeleteKeyResponses, DeleteResponseData, DeleteResponseErrors, DeleteResponseResponses, DeleteRouteData, DeleteRouteErrors, DeleteRouteResponses, DeleteSessionData, DeleteSessionErrors, DeleteSessionResponses, DetectProvidersData, DetectProvidersErrors, DetectProvidersResponses, DrainServiceData, DrainServiceErrors, DrainServiceResponses, DropMessageData, DropMessageErrors, DropMessageResponses, DropMessagesData, DropMessagesErrors, DropMessagesResponses, ExportSessionData, ExportSessionErrors, ExportSessionResponses, ForkSessionData, ForkSessionErrors, ForkSessionResponses, GetCalendarData, GetCalendarErrors, GetCalendarResponses, GetCapabilitiesData, GetCapabilitiesErrors, GetCapabilitiesResponses, GetConfigData, GetConfigErrors, GetConfigResponses, GetConfigSchemaData, GetConfigSchemaErrors, GetConfigSchemaResponses, GetDeliveryData, GetDeliveryErrors, GetDeliveryResponses, GetDetailedHealthData, GetDetailedHealthErrors, GetDetailedHealthResponses, GetDocsData, GetDocsErrors, GetDocsResponses, GetHealthData, GetHealthErrors, GetHealthResponses, GetHealthV1Data, GetHealthV1Errors, GetHealthV1Responses, GetJobData, GetJobErrors, GetJobResponses, GetKeyData, GetKeyErrors, GetKeyResponses, GetMessageData, GetMessageErrors, GetMessageResponses, GetMetricsData, GetMetricsErrors, GetMetricsResponses, GetModelData, GetModelErrors, GetModelResponses, GetOccurrenceData, GetOccurrenceErrors, GetOccurrenceOutputData, GetOccurrenceOutputErrors, GetOccurrenceOutputResponses, GetOccurrenceResponses, GetOpenApiData, GetOpenApiErrors, GetOpenApiResponses, GetPlatformData, GetPlatformErrors, GetPlatformResponses, GetQuestionData, GetQuestionErrors, GetQuestionResponses, GetResponseData, GetResponseErrors, GetResponseResponses, GetRootData, GetRootErrors, GetRouteData, GetRouteErrors, GetRouteResponses, GetRunData, GetRunErrors, GetRunResponses, GetSchedulerData, GetSchedulerErrors, GetSchedulerResponses, GetSessionData, GetSessionErrors, GetSessionResponses, GetSkillData, GetSkillErrors, GetSkillResponses, GetUsageData, GetUsageErrors, GetUsageResponses, ListBudgetsData, ListBudgetsErrors, ListBudgetsResponses, ListDeliveriesData, ListDeliveriesErrors, ListDeliveriesResponses, ListGrantsData, ListGrantsErrors, ListGrantsResponses, ListJobsData, ListJobsErrors, ListJobsResponses, ListJobTimesData, ListJobTimesErrors, ListJobTimesResponses, ListKeysData, ListKeysErrors, ListKeysResponses, ListLogsData, ListLogsErrors, ListLogsResponses, ListMcpServersData, ListMcpServersErrors, ListMcpServersResponses, ListMessagesData, ListMessagesErrors, ListMessagesResponses, ListModelsData, ListModelsErrors, ListModelsResponses, ListOccurrencesData, ListOccurrencesErrors, ListOccurrencesResponses, ListPlatformsData, ListPlatformsErrors, ListPlatformsResponses, ListPricesData, ListPricesErrors, ListPricesResponses, ListProvidersData, ListProvidersErrors, ListProvidersResponses, ListQuestionsData, ListQuestionsErrors, ListQuestionsResponses, ListResponseInputItemsData, ListResponseInputItemsErrors, ListResponseInputItemsResponses, ListRoutesData, ListRoutesErrors, ListRoutesResponses, ListRunsData, ListRunsErrors, ListRunsResponses, ListSessionMessagesData, ListSessionMessagesErrors, ListSessionMessagesResponses, ListSessionsData, ListSessionsErrors, ListSessionsResponses, ListSkillsData, ListSkillsErrors, ListSkillsResponses, ListToolsData, ListToolsErrors, ListToolsetsData, ListToolsetsErrors, ListToolsetsResponses, ListToolsResponses, PauseJobData, PauseJobErrors, PauseJobResponses, ReloadMcpData, ReloadMcpErrors, ReloadMcpResponses, ReplayDeliveryData, ReplayDeliveryErrors, ReplayDeliveryResponses, ResolveRunApprovalData, ResolveRunApprovalErrors, ResolveRunApprovalResponses, ResumeJobData, ResumeJobErrors, ResumeJobResponses, RetryMessageData, RetryMessageErrors, RetryMessageResponses, RetryMessagesData, RetryMessagesErrors, RetryMessagesResponses, RotateKeyData, RotateKeyErrors, RotateKeyResponses, RotateRouteSecretData, RotateRouteSecretErrors, RotateRouteSecretResponses, RunJobData, RunJobErrors, RunJobResponses, SteerRunData, SteerRunErrors, SteerRunResponses, StopRunData, StopRunErrors, StopRunResponses, StreamEventsData, StreamEventsErrors, StreamEventsResponses, StreamRunEventsData, StreamRunEventsErrors, StreamRunEventsResponse, StreamRunEventsResponses, StreamSessionEventsData, StreamSessionEventsErrors, StreamSessionEventsResponse, StreamSessionEventsResponses, TestModelData, TestModelErrors, TestModelResponses, TestPlatformData, TestPlatformErrors, TestPlatformResponses, TestRouteData, TestRouteErrors, TestRouteResponses, UndoSessionData, UndoSessionErrors, UndoSessionResponses, UpdateConfigData, UpdateConfigErrors, UpdateConfigResponses, UpdateJobData, UpdateJobErrors, UpdateJobResponses, UpdateKeyData, UpdateKeyErrors, UpdateKeyResponses, UpdateRouteData, UpdateRouteErrors, UpdateRouteResponses, UpdateSessionData, UpdateSessionErrors, UpdateSessionResponses } from './types.gen.ts';
 
 export type Options<TData extends TDataShape = TDataShape, ThrowOnError extends boolean = boolean, TResponse = unknown> = Options2<TData, ThrowOnError, TResponse> & {
     /**
@@ -643,6 +643,179 @@ export class AgentClient extends HeyApiClient {
             security: [{ scheme: 'bearer', type: 'http' }],
             url: '/v1/outbox/{message_id}/drop',
             ...options
+        });
+    }
+    
+    /**
+     * Get the usage of each day
+     *
+     * Returns one entry for each day (UTC) of the window, newest first: the tokens and costs of the runs that ended on it. Usage is kept for 400 days, longer than the runs. Sub-agents and compressions are runs of their own.
+     */
+    public getUsage<ThrowOnError extends boolean = true>(options?: Options<GetUsageData, ThrowOnError>): RequestResult<GetUsageResponses, GetUsageErrors, ThrowOnError> {
+        return (options?.client ?? this.client).get<GetUsageResponses, GetUsageErrors, ThrowOnError>({
+            querySerializer: { parameters: {
+                    group_by: { array: { explode: false } },
+                    model: { array: { explode: false } },
+                    owner: { array: { explode: false } },
+                    key: { array: { explode: false } },
+                    source: { array: { explode: false } },
+                    kind: { array: { explode: false } }
+                } },
+            security: [{ scheme: 'bearer', type: 'http' }],
+            url: '/v1/usage',
+            ...options
+        });
+    }
+    
+    /**
+     * List the budgets of the day
+     *
+     * Budgets of the owner and of the owner's API keys for today (UTC), and what is spent of them.
+     */
+    public listBudgets<ThrowOnError extends boolean = true>(options?: Options<ListBudgetsData, ThrowOnError>): RequestResult<ListBudgetsResponses, ListBudgetsErrors, ThrowOnError> {
+        return (options?.client ?? this.client).get<ListBudgetsResponses, ListBudgetsErrors, ThrowOnError>({
+            security: [{ scheme: 'bearer', type: 'http' }],
+            url: '/v1/budgets',
+            ...options
+        });
+    }
+    
+    /**
+     * List the prices of models
+     *
+     * Prices of the models that the providers list, as calls are charged now.
+     */
+    public listPrices<ThrowOnError extends boolean = true>(options?: Options<ListPricesData, ThrowOnError>): RequestResult<ListPricesResponses, ListPricesErrors, ThrowOnError> {
+        return (options?.client ?? this.client).get<ListPricesResponses, ListPricesErrors, ThrowOnError>({
+            querySerializer: { parameters: { model: { array: { explode: false } }, provider: { array: { explode: false } } } },
+            security: [{ scheme: 'bearer', type: 'http' }],
+            url: '/v1/prices',
+            ...options
+        });
+    }
+    
+    /**
+     * List model providers
+     *
+     * The default model comes from `model.default`, which PATCH /v1/config changes.
+     */
+    public listProviders<ThrowOnError extends boolean = true>(options?: Options<ListProvidersData, ThrowOnError>): RequestResult<ListProvidersResponses, ListProvidersErrors, ThrowOnError> {
+        return (options?.client ?? this.client).get<ListProvidersResponses, ListProvidersErrors, ThrowOnError>({
+            security: [{ scheme: 'bearer', type: 'http' }],
+            url: '/v1/providers',
+            ...options
+        });
+    }
+    
+    /**
+     * Find model servers on this machine
+     *
+     * Asks the addresses of `model.local_servers`. It changes nothing: add a server to `model.providers` to use it.
+     */
+    public detectProviders<ThrowOnError extends boolean = true>(options?: Options<DetectProvidersData, ThrowOnError>): RequestResult<DetectProvidersResponses, DetectProvidersErrors, ThrowOnError> {
+        return (options?.client ?? this.client).post<DetectProvidersResponses, DetectProvidersErrors, ThrowOnError>({
+            security: [{ scheme: 'bearer', type: 'http' }],
+            url: '/v1/providers/detect',
+            ...options,
+            headers: {
+                'Content-Type': 'application/json',
+                ...options?.headers
+            }
+        });
+    }
+    
+    /**
+     * Test a model
+     *
+     * Asks the model for one tool call and one sentence. The calls count towards the budgets of the caller, and towards no run.
+     */
+    public testModel<ThrowOnError extends boolean = true>(options?: Options<TestModelData, ThrowOnError>): RequestResult<TestModelResponses, TestModelErrors, ThrowOnError> {
+        return (options?.client ?? this.client).post<TestModelResponses, TestModelErrors, ThrowOnError>({
+            security: [{ scheme: 'bearer', type: 'http' }],
+            url: '/v1/providers/test',
+            ...options,
+            headers: {
+                'Content-Type': 'application/json',
+                ...options?.headers
+            }
+        });
+    }
+    
+    /**
+     * List skills, by name
+     *
+     * Skills of the workspace, of the configured folders and of the home. Files are read again when they change.
+     */
+    public listSkills<ThrowOnError extends boolean = true>(options?: Options<ListSkillsData, ThrowOnError>): RequestResult<ListSkillsResponses, ListSkillsErrors, ThrowOnError> {
+        return (options?.client ?? this.client).get<ListSkillsResponses, ListSkillsErrors, ThrowOnError>({
+            security: [{ scheme: 'bearer', type: 'http' }],
+            url: '/v1/skills',
+            ...options
+        });
+    }
+    
+    /**
+     * Get a skill
+     */
+    public getSkill<ThrowOnError extends boolean = true>(options: Options<GetSkillData, ThrowOnError>): RequestResult<GetSkillResponses, GetSkillErrors, ThrowOnError> {
+        return (options.client ?? this.client).get<GetSkillResponses, GetSkillErrors, ThrowOnError>({
+            querySerializer: { parameters: { include: { array: { explode: false } } } },
+            security: [{ scheme: 'bearer', type: 'http' }],
+            url: '/v1/skills/{skill}',
+            ...options
+        });
+    }
+    
+    /**
+     * List toolsets
+     */
+    public listToolsets<ThrowOnError extends boolean = true>(options?: Options<ListToolsetsData, ThrowOnError>): RequestResult<ListToolsetsResponses, ListToolsetsErrors, ThrowOnError> {
+        return (options?.client ?? this.client).get<ListToolsetsResponses, ListToolsetsErrors, ThrowOnError>({
+            security: [{ scheme: 'bearer', type: 'http' }],
+            url: '/v1/toolsets',
+            ...options
+        });
+    }
+    
+    /**
+     * List tools, by name
+     *
+     * Tools that the agent has now; those of MCP servers change.
+     */
+    public listTools<ThrowOnError extends boolean = true>(options?: Options<ListToolsData, ThrowOnError>): RequestResult<ListToolsResponses, ListToolsErrors, ThrowOnError> {
+        return (options?.client ?? this.client).get<ListToolsResponses, ListToolsErrors, ThrowOnError>({
+            querySerializer: { parameters: { toolset: { array: { explode: false } }, server: { array: { explode: false } } } },
+            security: [{ scheme: 'bearer', type: 'http' }],
+            url: '/v1/tools',
+            ...options
+        });
+    }
+    
+    /**
+     * List MCP servers, by name
+     */
+    public listMcpServers<ThrowOnError extends boolean = true>(options?: Options<ListMcpServersData, ThrowOnError>): RequestResult<ListMcpServersResponses, ListMcpServersErrors, ThrowOnError> {
+        return (options?.client ?? this.client).get<ListMcpServersResponses, ListMcpServersErrors, ThrowOnError>({
+            security: [{ scheme: 'bearer', type: 'http' }],
+            url: '/v1/mcp/servers',
+            ...options
+        });
+    }
+    
+    /**
+     * Connect the MCP servers again
+     *
+     * Reads the MCP servers of the configuration again, closes the present connections and opens new ones.
+     */
+    public reloadMcp<ThrowOnError extends boolean = true>(options?: Options<ReloadMcpData, ThrowOnError>): RequestResult<ReloadMcpResponses, ReloadMcpErrors, ThrowOnError> {
+        return (options?.client ?? this.client).post<ReloadMcpResponses, ReloadMcpErrors, ThrowOnError>({
+            security: [{ scheme: 'bearer', type: 'http' }],
+            url: '/v1/mcp/reload',
+            ...options,
+            headers: {
+                'Content-Type': 'application/json',
+                ...options?.headers
+            }
         });
     }
     

@@ -711,7 +711,7 @@ export type ErrorType = 'invalid_request_error' | 'authentication_error' | 'perm
  *
  * Stable name of the error.
  */
-export type ErrorCode = 'invalid_json' | 'invalid_request' | 'missing_required_parameter' | 'unsupported_parameter' | 'invalid_content_part' | 'unsupported_content_type' | 'invalid_image_url' | 'string_above_max_length' | 'model_not_found' | 'invalid_session_id' | 'invalid_session_key' | 'invalid_cursor' | 'invalid_idempotency_key' | 'invalid_approval_choice' | 'invalid_approval_request' | 'invalid_steer_input' | 'invalid_config' | 'invalid_answer' | 'invalid_schedule' | 'secret_not_allowed' | 'request_timeout' | 'missing_api_key' | 'invalid_api_key' | 'insufficient_scope' | 'auth_required' | 'auth_required_for_session' | 'host_not_allowed' | 'origin_not_allowed' | 'not_found' | 'run_not_found' | 'session_not_found' | 'response_not_found' | 'previous_response_not_found' | 'ask_not_found' | 'question_not_found' | 'route_not_found' | 'key_not_found' | 'grant_not_found' | 'delivery_not_found' | 'job_not_found' | 'occurrence_not_found' | 'message_not_found' | 'platform_not_found' | 'method_not_allowed' | 'unsupported_media_type' | 'body_too_large' | 'session_busy' | 'ask_not_pending' | 'question_not_pending' | 'route_exists' | 'route_is_static' | 'key_exists' | 'key_is_static' | 'last_admin_key' | 'delivery_not_replayable' | 'receiver_disabled' | 'job_over' | 'job_busy' | 'message_not_retryable' | 'message_being_sent' | 'platform_not_ready' | 'approval_not_active' | 'approval_not_pending' | 'run_not_active' | 'run_not_accepting_steer' | 'response_not_cancellable' | 'idempotency_key_conflict' | 'run_events_expired' | 'events_expired' | 'precondition_failed' | 'precondition_required' | 'rate_limit_exceeded' | 'too_many_concurrent_runs' | 'too_many_subscribers' | 'budget_exceeded' | 'context_too_long' | 'nothing_to_branch' | 'nothing_to_undo' | 'invalid_title' | 'unknown_command' | 'command_usage' | 'too_many_live_sessions' | 'queue_full' | 'internal_error' | 'provider_error' | 'agent_incomplete' | 'server_draining' | 'state_store_unavailable' | 'agent_timeout';
+export type ErrorCode = 'invalid_json' | 'invalid_request' | 'missing_required_parameter' | 'unsupported_parameter' | 'invalid_content_part' | 'unsupported_content_type' | 'invalid_image_url' | 'string_above_max_length' | 'model_not_found' | 'invalid_session_id' | 'invalid_session_key' | 'invalid_cursor' | 'invalid_idempotency_key' | 'invalid_approval_choice' | 'invalid_approval_request' | 'invalid_steer_input' | 'invalid_config' | 'invalid_answer' | 'invalid_schedule' | 'secret_not_allowed' | 'request_timeout' | 'missing_api_key' | 'invalid_api_key' | 'insufficient_scope' | 'auth_required' | 'auth_required_for_session' | 'host_not_allowed' | 'origin_not_allowed' | 'not_found' | 'run_not_found' | 'session_not_found' | 'response_not_found' | 'previous_response_not_found' | 'ask_not_found' | 'question_not_found' | 'route_not_found' | 'key_not_found' | 'grant_not_found' | 'delivery_not_found' | 'job_not_found' | 'occurrence_not_found' | 'message_not_found' | 'platform_not_found' | 'skill_not_found' | 'method_not_allowed' | 'unsupported_media_type' | 'body_too_large' | 'session_busy' | 'ask_not_pending' | 'question_not_pending' | 'route_exists' | 'route_is_static' | 'key_exists' | 'key_is_static' | 'last_admin_key' | 'delivery_not_replayable' | 'receiver_disabled' | 'job_over' | 'job_busy' | 'message_not_retryable' | 'message_being_sent' | 'platform_not_ready' | 'approval_not_active' | 'approval_not_pending' | 'run_not_active' | 'run_not_accepting_steer' | 'response_not_cancellable' | 'idempotency_key_conflict' | 'run_events_expired' | 'events_expired' | 'precondition_failed' | 'precondition_required' | 'rate_limit_exceeded' | 'too_many_concurrent_runs' | 'too_many_subscribers' | 'budget_exceeded' | 'context_too_long' | 'nothing_to_branch' | 'nothing_to_undo' | 'invalid_title' | 'unknown_command' | 'command_usage' | 'too_many_live_sessions' | 'queue_full' | 'internal_error' | 'provider_error' | 'agent_incomplete' | 'server_draining' | 'state_store_unavailable' | 'agent_timeout';
 
 /**
  * ErrorBody
@@ -1222,6 +1222,42 @@ export type RunStatus = 'queued' | 'running' | 'waiting_for_approval' | 'stoppin
 export type RunKind = 'run' | 'chat' | 'response' | 'subagent' | 'background' | 'compression';
 
 /**
+ * CostUsd
+ *
+ * Cost of the model calls in US dollars, by the prices at the time of each call. Null if none of them has a known price. Calls without one are missing from it; `unpriced_tokens` has their tokens.
+ */
+export type CostUsd = number | null;
+
+/**
+ * UnpricedTokens
+ *
+ * Input and output tokens of model calls whose price is unknown.
+ */
+export type UnpricedTokens = number;
+
+/**
+ * ModelUsage
+ *
+ * The part of a run's usage that one model has.
+ */
+export type ModelUsage = {
+    /**
+     * `provider:model`.
+     */
+    model: string;
+    input_tokens: number;
+    output_tokens: number;
+    total_tokens: number;
+    cached_input_tokens: number;
+    cache_write_tokens: number;
+    reasoning_tokens: number;
+    cost_usd: CostUsd;
+    unpriced_tokens: UnpricedTokens;
+    model_calls: number;
+    tool_calls: number;
+};
+
+/**
  * RunUsage
  *
  * Total usage of a run's model calls.
@@ -1233,12 +1269,14 @@ export type RunUsage = {
     cached_input_tokens: number;
     cache_write_tokens: number;
     reasoning_tokens: number;
-    /**
-     * Null if the price of the model is unknown.
-     */
-    cost_usd: number | null;
+    cost_usd: CostUsd;
+    unpriced_tokens: UnpricedTokens;
     model_calls: number;
     tool_calls: number;
+    /**
+     * The same values by model. Present when a model other than the run's own was called, such as a fallback.
+     */
+    by_model?: Array<ModelUsage>;
 };
 
 /**
@@ -2105,6 +2143,10 @@ export type SubagentRequestedEvent = {
     task_index: number;
     task_count: number;
     model: string;
+    /**
+     * Toolsets of the sub-agent. Absent, it has all configured ones.
+     */
+    toolsets?: Array<string>;
 };
 
 /**
@@ -2132,6 +2174,10 @@ export type SubagentStartEvent = {
     task_index: number;
     task_count: number;
     model: string;
+    /**
+     * Toolsets of the sub-agent. Absent, it has all configured ones.
+     */
+    toolsets?: Array<string>;
 };
 
 /**
@@ -3718,6 +3764,530 @@ export type RetryMessageBody = {
 };
 
 /**
+ * UsageResult
+ *
+ * Tokens and costs of the runs of one group. `model`, `owner`, `key`, `source` and `kind` are null where the request does not group by them.
+ */
+export type UsageResult = {
+    /**
+     * `provider:model` that answered.
+     */
+    model: string | null;
+    owner: string | null;
+    /**
+     * Name of the API key. Also null for runs without one.
+     */
+    key: string | null;
+    /**
+     * The surface that created the session.
+     */
+    source: string | null;
+    /**
+     * The kind of the runs.
+     */
+    kind: string | null;
+    /**
+     * Runs that ended. Each counts once, with its own model, also when others answered too.
+     */
+    runs: number;
+    /**
+     * Those that failed or were interrupted.
+     */
+    failed_runs: number;
+    model_calls: number;
+    tool_calls: number;
+    /**
+     * Cached input included.
+     */
+    input_tokens: number;
+    cached_input_tokens: number;
+    cache_write_tokens: number;
+    /**
+     * Reasoning included.
+     */
+    output_tokens: number;
+    reasoning_tokens: number;
+    cost_usd: CostUsd;
+    unpriced_tokens: UnpricedTokens;
+};
+
+/**
+ * UsageBucket
+ *
+ * The usage of one day.
+ */
+export type UsageBucket = {
+    object: 'agent.usage.bucket';
+    /**
+     * Midnight (UTC), in Unix seconds.
+     */
+    start_at: number;
+    /**
+     * The next midnight.
+     */
+    end_at: number;
+    /**
+     * Empty for a day without runs. Groups with the most tokens come first.
+     */
+    results: Array<UsageResult>;
+    /**
+     * The day has more than 500 groups: the rest is left out.
+     */
+    truncated: boolean;
+};
+
+/**
+ * UsageBucketList
+ */
+export type UsageBucketList = {
+    object: 'list';
+    data: Array<UsageBucket>;
+    first_id: string | null;
+    /**
+     * Pass it as `after`.
+     */
+    last_id: string | null;
+    has_more: boolean;
+};
+
+/**
+ * Budget
+ *
+ * A limit of what runs may use on a day (UTC). No model is called once it is spent.
+ */
+export type Budget = {
+    object: 'agent.budget';
+    id: string;
+    kind: 'owner_tokens' | 'owner_cost' | 'key_cost';
+    /**
+     * Null for a key that belongs to no configured owner.
+     */
+    owner: string | null;
+    /**
+     * The API key of a budget of kind key_cost.
+     */
+    key: string | null;
+    unit: 'tokens' | 'usd';
+    limit: number;
+    /**
+     * Calls without a known price are missing from a budget in usd.
+     */
+    spent: number;
+    /**
+     * Next midnight (UTC), in Unix seconds.
+     */
+    resets_at: number;
+};
+
+/**
+ * BudgetList
+ */
+export type BudgetList = {
+    object: 'list';
+    data: Array<Budget>;
+    first_id: string | null;
+    /**
+     * Pass it as `after`.
+     */
+    last_id: string | null;
+    has_more: boolean;
+};
+
+/**
+ * PriceSource
+ *
+ * config: `prices` of the provider. bundled: the list that comes with agentd. local: the model runs on this machine and costs nothing. none: the price is unknown.
+ */
+export type PriceSource = 'config' | 'bundled' | 'local' | 'none';
+
+/**
+ * Price
+ *
+ * US dollars per million tokens, for a short call at this time of day.
+ */
+export type Price = {
+    input: number;
+    output: number;
+    /**
+     * Input that is read from a cache.
+     */
+    cache_read: number;
+    /**
+     * Input that is written to a cache.
+     */
+    cache_write: number;
+};
+
+/**
+ * ModelPrice
+ *
+ * The price of a model.
+ */
+export type ModelPrice = {
+    object: 'agent.price';
+    /**
+     * `provider:model`.
+     */
+    id: string;
+    /**
+     * The provider's name of the model.
+     */
+    model: string;
+    provider: string;
+    source: PriceSource;
+    price: Price | null;
+};
+
+/**
+ * ModelPriceList
+ */
+export type ModelPriceList = {
+    object: 'list';
+    data: Array<ModelPrice>;
+    first_id: string | null;
+    /**
+     * Pass it as `after`.
+     */
+    last_id: string | null;
+    has_more: boolean;
+};
+
+/**
+ * ProviderModel
+ */
+export type ProviderModel = {
+    /**
+     * `provider:model`.
+     */
+    id: string;
+    /**
+     * Context that agentd uses for the model.
+     */
+    context_tokens: number;
+    /**
+     * Sessions without a model of their own use it.
+     */
+    is_default: boolean;
+    /**
+     * Null if it is unknown.
+     */
+    price: Price | null;
+};
+
+/**
+ * Provider
+ *
+ * A source of models.
+ */
+export type Provider = {
+    object: 'agent.provider';
+    /**
+     * Same as `name`.
+     */
+    id: string;
+    /**
+     * The part before the colon in `provider:model`.
+     */
+    name: string;
+    type: string;
+    /**
+     * Null: the address of the provider itself.
+     */
+    base_url: string | null;
+    /**
+     * config: `model.providers` has it. detected: its key is in the environment, or its server was found on this machine. demo: the built-in demo model.
+     */
+    source: 'config' | 'detected' | 'demo';
+    has_key: boolean;
+    /**
+     * False if its calls can only fail.
+     */
+    ready: boolean;
+    /**
+     * Why it is not ready, and what to do.
+     */
+    issue: string | null;
+    /**
+     * Empty if the provider lists none.
+     */
+    models: Array<ProviderModel>;
+};
+
+/**
+ * ProviderList
+ */
+export type ProviderList = {
+    object: 'list';
+    data: Array<Provider>;
+    first_id: string | null;
+    /**
+     * Pass it as `after`.
+     */
+    last_id: string | null;
+    has_more: boolean;
+};
+
+/**
+ * DetectProvidersBody
+ */
+export type DetectProvidersBody = {
+    [key: string]: never;
+};
+
+/**
+ * DetectedProvider
+ */
+export type DetectedProvider = {
+    name: string;
+    base_url: string;
+    models: Array<string>;
+};
+
+/**
+ * DetectedProviders
+ */
+export type DetectedProviders = {
+    object: 'agent.provider.detection';
+    servers: Array<DetectedProvider>;
+    /**
+     * Addresses where a server listens that did not answer in time.
+     */
+    unanswered: Array<string>;
+};
+
+/**
+ * TestModelBody
+ */
+export type TestModelBody = {
+    /**
+     * `provider:model` or `model`. Default: the default model.
+     */
+    model?: string;
+    /**
+     * Whether the model is asked for a tool call. Default: true.
+     */
+    with_tool?: boolean;
+};
+
+/**
+ * ModelTest
+ *
+ * The result of a test of a model.
+ */
+export type ModelTest = {
+    object: 'agent.provider.test';
+    /**
+     * `provider:model`.
+     */
+    model: string;
+    /**
+     * It answered.
+     */
+    ok: boolean;
+    /**
+     * Null without `with_tool`.
+     */
+    called_tool: boolean | null;
+    /**
+     * Start of the answer.
+     */
+    text: string;
+    /**
+     * Null if it sent none.
+     */
+    first_token_ms: number | null;
+    took_ms: number;
+    usage: RunUsage;
+    cost_usd: CostUsd;
+    error: string | null;
+};
+
+/**
+ * SkillVariable
+ */
+export type SkillVariable = {
+    name: string;
+    is_set: boolean;
+};
+
+/**
+ * Skill
+ *
+ * Instructions that the agent can load.
+ */
+export type Skill = {
+    object: 'agent.skill';
+    /**
+     * Same as `name`.
+     */
+    id: string;
+    name: string;
+    description: string;
+    /**
+     * The folder that groups skills. Null: none.
+     */
+    category: string | null;
+    /**
+     * folder: one of `skills.folders`. bundled: it comes with agentd.
+     */
+    source: 'workspace' | 'folder' | 'home' | 'bundled';
+    /**
+     * Environment variables that its commands need.
+     */
+    required_variables: Array<SkillVariable>;
+    /**
+     * Why the agent cannot load it.
+     */
+    problem: string | null;
+    /**
+     * Null without `include=instructions`.
+     */
+    instructions: string | null;
+};
+
+/**
+ * SkillList
+ */
+export type SkillList = {
+    object: 'list';
+    data: Array<Skill>;
+    first_id: string | null;
+    /**
+     * Pass it as `after`.
+     */
+    last_id: string | null;
+    has_more: boolean;
+};
+
+/**
+ * Toolset
+ *
+ * A named set of tools, as `agent.toolsets` selects them.
+ */
+export type Toolset = {
+    object: 'agent.toolset';
+    /**
+     * Same as `name`.
+     */
+    id: string;
+    name: string;
+    /**
+     * Name for people.
+     */
+    label: string;
+    description: string;
+    /**
+     * `agent.toolsets` has it.
+     */
+    enabled: boolean;
+    /**
+     * It is enabled and has tools.
+     */
+    configured: boolean;
+    /**
+     * Names of its tools.
+     */
+    tools: Array<string>;
+};
+
+/**
+ * ToolsetList
+ */
+export type ToolsetList = {
+    object: 'list';
+    data: Array<Toolset>;
+    first_id: string | null;
+    /**
+     * Pass it as `after`.
+     */
+    last_id: string | null;
+    has_more: boolean;
+};
+
+/**
+ * AgentTool
+ *
+ * A tool of the agent.
+ */
+export type AgentTool = {
+    object: 'agent.tool';
+    /**
+     * Same as `name`.
+     */
+    id: string;
+    name: string;
+    description: string;
+    toolset: string;
+    kind: ToolKind;
+    source: 'builtin' | 'mcp';
+    /**
+     * Its MCP server.
+     */
+    server: string | null;
+    /**
+     * JSON Schema of its input.
+     */
+    input_schema: {
+        [key: string]: unknown;
+    };
+};
+
+/**
+ * ToolList
+ */
+export type ToolList = {
+    object: 'list';
+    data: Array<AgentTool>;
+    first_id: string | null;
+    /**
+     * Pass it as `after`.
+     */
+    last_id: string | null;
+    has_more: boolean;
+};
+
+/**
+ * McpServer
+ *
+ * A server of the Model Context Protocol.
+ */
+export type McpServer = {
+    object: 'agent.mcp_server';
+    /**
+     * Same as `name`.
+     */
+    id: string;
+    name: string;
+    status: 'connecting' | 'connected' | 'failed';
+    /**
+     * Number of its tools.
+     */
+    tools: number;
+    error: string | null;
+};
+
+/**
+ * McpServerList
+ */
+export type McpServerList = {
+    object: 'list';
+    data: Array<McpServer>;
+    first_id: string | null;
+    /**
+     * Pass it as `after`.
+     */
+    last_id: string | null;
+    has_more: boolean;
+};
+
+/**
+ * ReloadMcpBody
+ */
+export type ReloadMcpBody = {
+    [key: string]: never;
+};
+
+/**
  * PlatformCounts
  *
  * The owner's messages that are waiting or have failed.
@@ -3973,6 +4543,10 @@ export type ApiKey = {
      */
     max_concurrent_runs: number | null;
     /**
+     * US dollars that its runs may cost on a day (UTC). Null: no limit.
+     */
+    day_budget_usd: number | null;
+    /**
      * Name of the key that created it, or cli.
      */
     created_by: string | null;
@@ -4027,6 +4601,7 @@ export type CreateKeyBody = {
     scopes: Array<KeyScope>;
     rate_limit_rpm?: number | null;
     max_concurrent_runs?: number | null;
+    day_budget_usd?: number | null;
     /**
      * Unix time in seconds, in the future.
      */
@@ -4051,6 +4626,7 @@ export type UpdateKeyBody = {
     scopes?: Array<KeyScope>;
     rate_limit_rpm?: number | null;
     max_concurrent_runs?: number | null;
+    day_budget_usd?: number | null;
     /**
      * Unix time in seconds, in the future.
      */
@@ -5607,6 +6183,11 @@ export type OccurrencePath = string;
 
 export type MessagePath = string;
 
+/**
+ * Name of the skill.
+ */
+export type SkillPath = string;
+
 export type PlatformPath = string;
 
 export type KeyPath = string;
@@ -5737,7 +6318,7 @@ export type CreateChatCompletionErrors = {
      */
     415: ErrorEnvelope;
     /**
-     * The server cannot accept the request now. `Retry-After` says when to try again.
+     * The server cannot accept the request now, or the run could not call its model because a budget is spent. `Retry-After` says when to try again.
      */
     429: ErrorEnvelope;
     /**
@@ -5828,7 +6409,7 @@ export type CreateResponseErrors = {
      */
     415: ErrorEnvelope;
     /**
-     * The server cannot accept the request now. `Retry-After` says when to try again.
+     * The server cannot accept the request now, or the run could not call its model because a budget is spent. `Retry-After` says when to try again.
      */
     429: ErrorEnvelope;
     /**
@@ -8424,6 +9005,740 @@ export type DropMessageResponses = {
 };
 
 export type DropMessageResponse = DropMessageResponses[keyof DropMessageResponses];
+
+export type GetUsageData = {
+    body?: never;
+    headers?: {
+        /**
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
+         */
+        'X-Agent-Owner'?: string;
+    };
+    path?: never;
+    query?: {
+        /**
+         * Days that end after it. Unix time in seconds, or RFC 3339. Default: 30 days, today included.
+         */
+        from?: string;
+        /**
+         * Days that begin before it. Unix time in seconds, or RFC 3339. Default: now.
+         */
+        to?: string;
+        /**
+         * Length of an entry.
+         */
+        bucket?: '1d';
+        /**
+         * Separate results for each combination of these.
+         */
+        group_by?: Array<'model' | 'owner' | 'key' | 'source' | 'kind'>;
+        /**
+         * Any of these models, each as `provider:model`.
+         */
+        model?: Array<string>;
+        /**
+         * Any of these owners.
+         */
+        owner?: Array<string>;
+        /**
+         * Any of these API keys, by name.
+         */
+        key?: Array<string>;
+        /**
+         * Any of these sources.
+         */
+        source?: Array<string>;
+        /**
+         * Any of these kinds of runs.
+         */
+        kind?: Array<RunKind>;
+        limit?: number;
+        /**
+         * `last_id` of the previous page.
+         */
+        after?: string;
+    };
+    url: '/v1/usage';
+};
+
+export type GetUsageErrors = {
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    400: ErrorEnvelope;
+    /**
+     * The API key is missing or wrong.
+     */
+    401: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    403: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    429: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    503: ErrorEnvelope;
+};
+
+export type GetUsageError = GetUsageErrors[keyof GetUsageErrors];
+
+export type GetUsageResponses = {
+    /**
+     * A page of days.
+     */
+    200: UsageBucketList;
+};
+
+export type GetUsageResponse = GetUsageResponses[keyof GetUsageResponses];
+
+export type ListBudgetsData = {
+    body?: never;
+    headers?: {
+        /**
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
+         */
+        'X-Agent-Owner'?: string;
+    };
+    path?: never;
+    query?: {
+        limit?: number;
+        /**
+         * `last_id` of the previous page.
+         */
+        after?: string;
+    };
+    url: '/v1/budgets';
+};
+
+export type ListBudgetsErrors = {
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    400: ErrorEnvelope;
+    /**
+     * The API key is missing or wrong.
+     */
+    401: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    403: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    429: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    503: ErrorEnvelope;
+};
+
+export type ListBudgetsError = ListBudgetsErrors[keyof ListBudgetsErrors];
+
+export type ListBudgetsResponses = {
+    /**
+     * A page of budgets.
+     */
+    200: BudgetList;
+};
+
+export type ListBudgetsResponse = ListBudgetsResponses[keyof ListBudgetsResponses];
+
+export type ListPricesData = {
+    body?: never;
+    headers?: {
+        /**
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
+         */
+        'X-Agent-Owner'?: string;
+    };
+    path?: never;
+    query?: {
+        /**
+         * These models instead, each as `provider:model` or `model`.
+         */
+        model?: Array<string>;
+        /**
+         * Any of these providers.
+         */
+        provider?: Array<string>;
+        limit?: number;
+        /**
+         * `last_id` of the previous page.
+         */
+        after?: string;
+    };
+    url: '/v1/prices';
+};
+
+export type ListPricesErrors = {
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    400: ErrorEnvelope;
+    /**
+     * The API key is missing or wrong.
+     */
+    401: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    403: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    429: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    503: ErrorEnvelope;
+};
+
+export type ListPricesError = ListPricesErrors[keyof ListPricesErrors];
+
+export type ListPricesResponses = {
+    /**
+     * A page of prices.
+     */
+    200: ModelPriceList;
+};
+
+export type ListPricesResponse = ListPricesResponses[keyof ListPricesResponses];
+
+export type ListProvidersData = {
+    body?: never;
+    headers?: {
+        /**
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
+         */
+        'X-Agent-Owner'?: string;
+    };
+    path?: never;
+    query?: {
+        limit?: number;
+        /**
+         * `last_id` of the previous page.
+         */
+        after?: string;
+    };
+    url: '/v1/providers';
+};
+
+export type ListProvidersErrors = {
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    400: ErrorEnvelope;
+    /**
+     * The API key is missing or wrong.
+     */
+    401: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    403: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    429: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    503: ErrorEnvelope;
+};
+
+export type ListProvidersError = ListProvidersErrors[keyof ListProvidersErrors];
+
+export type ListProvidersResponses = {
+    /**
+     * A page of providers.
+     */
+    200: ProviderList;
+};
+
+export type ListProvidersResponse = ListProvidersResponses[keyof ListProvidersResponses];
+
+export type DetectProvidersData = {
+    body?: DetectProvidersBody;
+    headers?: {
+        /**
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
+         */
+        'X-Agent-Owner'?: string;
+        /**
+         * 1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or joins the first request while it is in progress. The same key with a different request returns 409.
+         */
+        'Idempotency-Key'?: string;
+    };
+    path?: never;
+    query?: never;
+    url: '/v1/providers/detect';
+};
+
+export type DetectProvidersErrors = {
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    400: ErrorEnvelope;
+    /**
+     * The API key is missing or wrong.
+     */
+    401: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    403: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    408: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    409: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    413: ErrorEnvelope;
+    /**
+     * The body is not JSON, or it is compressed. In the latter case `Accept-Encoding` is `identity`.
+     */
+    415: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    429: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    503: ErrorEnvelope;
+};
+
+export type DetectProvidersError = DetectProvidersErrors[keyof DetectProvidersErrors];
+
+export type DetectProvidersResponses = {
+    /**
+     * The servers that answered.
+     */
+    200: DetectedProviders;
+};
+
+export type DetectProvidersResponse = DetectProvidersResponses[keyof DetectProvidersResponses];
+
+export type TestModelData = {
+    body?: TestModelBody;
+    headers?: {
+        /**
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
+         */
+        'X-Agent-Owner'?: string;
+        /**
+         * 1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or joins the first request while it is in progress. The same key with a different request returns 409.
+         */
+        'Idempotency-Key'?: string;
+    };
+    path?: never;
+    query?: never;
+    url: '/v1/providers/test';
+};
+
+export type TestModelErrors = {
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    400: ErrorEnvelope;
+    /**
+     * The API key is missing or wrong.
+     */
+    401: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    403: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    408: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    409: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    413: ErrorEnvelope;
+    /**
+     * The body is not JSON, or it is compressed. In the latter case `Accept-Encoding` is `identity`.
+     */
+    415: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    429: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    503: ErrorEnvelope;
+};
+
+export type TestModelError = TestModelErrors[keyof TestModelErrors];
+
+export type TestModelResponses = {
+    /**
+     * Outcome of the test.
+     */
+    200: ModelTest;
+};
+
+export type TestModelResponse = TestModelResponses[keyof TestModelResponses];
+
+export type ListSkillsData = {
+    body?: never;
+    headers?: {
+        /**
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
+         */
+        'X-Agent-Owner'?: string;
+    };
+    path?: never;
+    query?: {
+        limit?: number;
+        /**
+         * `last_id` of the previous page.
+         */
+        after?: string;
+    };
+    url: '/v1/skills';
+};
+
+export type ListSkillsErrors = {
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    400: ErrorEnvelope;
+    /**
+     * The API key is missing or wrong.
+     */
+    401: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    403: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    429: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    503: ErrorEnvelope;
+};
+
+export type ListSkillsError = ListSkillsErrors[keyof ListSkillsErrors];
+
+export type ListSkillsResponses = {
+    /**
+     * A page of skills.
+     */
+    200: SkillList;
+};
+
+export type ListSkillsResponse = ListSkillsResponses[keyof ListSkillsResponses];
+
+export type GetSkillData = {
+    body?: never;
+    headers?: {
+        /**
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
+         */
+        'X-Agent-Owner'?: string;
+    };
+    path: {
+        /**
+         * Name of the skill.
+         */
+        skill: string;
+    };
+    query?: {
+        /**
+         * `instructions` adds the text of the skill.
+         */
+        include?: Array<'instructions'>;
+    };
+    url: '/v1/skills/{skill}';
+};
+
+export type GetSkillErrors = {
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    400: ErrorEnvelope;
+    /**
+     * The API key is missing or wrong.
+     */
+    401: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    403: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    404: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    429: ErrorEnvelope;
+};
+
+export type GetSkillError = GetSkillErrors[keyof GetSkillErrors];
+
+export type GetSkillResponses = {
+    /**
+     * The skill.
+     */
+    200: Skill;
+};
+
+export type GetSkillResponse = GetSkillResponses[keyof GetSkillResponses];
+
+export type ListToolsetsData = {
+    body?: never;
+    headers?: {
+        /**
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
+         */
+        'X-Agent-Owner'?: string;
+    };
+    path?: never;
+    query?: {
+        limit?: number;
+        /**
+         * `last_id` of the previous page.
+         */
+        after?: string;
+    };
+    url: '/v1/toolsets';
+};
+
+export type ListToolsetsErrors = {
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    400: ErrorEnvelope;
+    /**
+     * The API key is missing or wrong.
+     */
+    401: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    403: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    429: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    503: ErrorEnvelope;
+};
+
+export type ListToolsetsError = ListToolsetsErrors[keyof ListToolsetsErrors];
+
+export type ListToolsetsResponses = {
+    /**
+     * A page of toolsets.
+     */
+    200: ToolsetList;
+};
+
+export type ListToolsetsResponse = ListToolsetsResponses[keyof ListToolsetsResponses];
+
+export type ListToolsData = {
+    body?: never;
+    headers?: {
+        /**
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
+         */
+        'X-Agent-Owner'?: string;
+    };
+    path?: never;
+    query?: {
+        /**
+         * Any of these toolsets.
+         */
+        toolset?: Array<string>;
+        /**
+         * Any of these MCP servers.
+         */
+        server?: Array<string>;
+        limit?: number;
+        /**
+         * `last_id` of the previous page.
+         */
+        after?: string;
+    };
+    url: '/v1/tools';
+};
+
+export type ListToolsErrors = {
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    400: ErrorEnvelope;
+    /**
+     * The API key is missing or wrong.
+     */
+    401: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    403: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    429: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    503: ErrorEnvelope;
+};
+
+export type ListToolsError = ListToolsErrors[keyof ListToolsErrors];
+
+export type ListToolsResponses = {
+    /**
+     * A page of tools.
+     */
+    200: ToolList;
+};
+
+export type ListToolsResponse = ListToolsResponses[keyof ListToolsResponses];
+
+export type ListMcpServersData = {
+    body?: never;
+    headers?: {
+        /**
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
+         */
+        'X-Agent-Owner'?: string;
+    };
+    path?: never;
+    query?: {
+        limit?: number;
+        /**
+         * `last_id` of the previous page.
+         */
+        after?: string;
+    };
+    url: '/v1/mcp/servers';
+};
+
+export type ListMcpServersErrors = {
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    400: ErrorEnvelope;
+    /**
+     * The API key is missing or wrong.
+     */
+    401: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    403: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    429: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    503: ErrorEnvelope;
+};
+
+export type ListMcpServersError = ListMcpServersErrors[keyof ListMcpServersErrors];
+
+export type ListMcpServersResponses = {
+    /**
+     * A page of MCP servers.
+     */
+    200: McpServerList;
+};
+
+export type ListMcpServersResponse = ListMcpServersResponses[keyof ListMcpServersResponses];
+
+export type ReloadMcpData = {
+    body?: ReloadMcpBody;
+    headers?: {
+        /**
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
+         */
+        'X-Agent-Owner'?: string;
+        /**
+         * 1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or joins the first request while it is in progress. The same key with a different request returns 409.
+         */
+        'Idempotency-Key'?: string;
+    };
+    path?: never;
+    query?: never;
+    url: '/v1/mcp/reload';
+};
+
+export type ReloadMcpErrors = {
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    400: ErrorEnvelope;
+    /**
+     * The API key is missing or wrong.
+     */
+    401: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    403: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    408: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    409: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    413: ErrorEnvelope;
+    /**
+     * The body is not JSON, or it is compressed. In the latter case `Accept-Encoding` is `identity`.
+     */
+    415: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    429: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    503: ErrorEnvelope;
+};
+
+export type ReloadMcpError = ReloadMcpErrors[keyof ReloadMcpErrors];
+
+export type ReloadMcpResponses = {
+    /**
+     * The servers of the configuration.
+     */
+    200: McpServerList;
+};
+
+export type ReloadMcpResponse = ReloadMcpResponses[keyof ReloadMcpResponses];
 
 export type ListPlatformsData = {
     body?: never;

@@ -1233,6 +1233,358 @@ func (c *Client) DropMessage(ctx context.Context, messageID string, params DropM
 	return send[Message](ctx, c, request, options)
 }
 
+// GetUsageParams are the parameters of Client.GetUsage. What is left out is not sent.
+type GetUsageParams struct {
+	// Days that end after it. Unix time in seconds, or RFC 3339. Default: 30 days, today included.
+	From string
+
+	// Days that begin before it. Unix time in seconds, or RFC 3339. Default: now.
+	To string
+
+	// Length of an entry. Default: "1d".
+	Bucket GetUsageBucket
+
+	// Separate results for each combination of these.
+	GroupBy []GetUsageGroupByItem
+
+	// Any of these models, each as `provider:model`.
+	Model []string
+
+	// Any of these owners.
+	Owner []string
+
+	// Any of these API keys, by name.
+	Key []string
+
+	// Any of these sources.
+	Source []string
+
+	// Any of these kinds of runs.
+	Kind []RunKind
+
+	// Default: 20.
+	Limit *int64
+
+	// `last_id` of the previous page.
+	After string
+
+	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
+	// owners.
+	AgentOwner string
+}
+
+// GetUsage: Get the usage of each day.
+//
+// Returns one entry for each day (UTC) of the window, newest first: the tokens and costs of the runs that
+// ended on it. Usage is kept for 400 days, longer than the runs. Sub-agents and compressions are runs of
+// their own.
+//
+// It sends `GET /v1/usage`. It needs a key with the scope `read`.
+func (c *Client) GetUsage(ctx context.Context, params GetUsageParams, options ...RequestOption) (*UsageBucketList, error) {
+	request := newRequest("GET", "application/json", "/v1/usage")
+	request.query("from", params.From)
+	request.query("to", params.To)
+	request.query("bucket", params.Bucket)
+	request.query("group_by", params.GroupBy)
+	request.query("model", params.Model)
+	request.query("owner", params.Owner)
+	request.query("key", params.Key)
+	request.query("source", params.Source)
+	request.query("kind", params.Kind)
+	request.query("limit", params.Limit)
+	request.query("after", params.After)
+	request.setHeader("x-agent-owner", params.AgentOwner)
+	return send[UsageBucketList](ctx, c, request, options)
+}
+
+// ListBudgetsParams are the parameters of Client.ListBudgets. What is left out is not sent.
+type ListBudgetsParams struct {
+	// Default: 20.
+	Limit *int64
+
+	// `last_id` of the previous page.
+	After string
+
+	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
+	// owners.
+	AgentOwner string
+}
+
+// ListBudgets: List the budgets of the day.
+//
+// Budgets of the owner and of the owner's API keys for today (UTC), and what is spent of them.
+//
+// It sends `GET /v1/budgets`. It needs a key with the scope `read`.
+func (c *Client) ListBudgets(ctx context.Context, params ListBudgetsParams, options ...RequestOption) (*BudgetList, error) {
+	request := newRequest("GET", "application/json", "/v1/budgets")
+	request.query("limit", params.Limit)
+	request.query("after", params.After)
+	request.setHeader("x-agent-owner", params.AgentOwner)
+	return send[BudgetList](ctx, c, request, options)
+}
+
+// ListPricesParams are the parameters of Client.ListPrices. What is left out is not sent.
+type ListPricesParams struct {
+	// These models instead, each as `provider:model` or `model`.
+	Model []string
+
+	// Any of these providers.
+	Provider []string
+
+	// Default: 20.
+	Limit *int64
+
+	// `last_id` of the previous page.
+	After string
+
+	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
+	// owners.
+	AgentOwner string
+}
+
+// ListPrices: List the prices of models.
+//
+// Prices of the models that the providers list, as calls are charged now.
+//
+// It sends `GET /v1/prices`. It needs a key with the scope `read`.
+func (c *Client) ListPrices(ctx context.Context, params ListPricesParams, options ...RequestOption) (*ModelPriceList, error) {
+	request := newRequest("GET", "application/json", "/v1/prices")
+	request.query("model", params.Model)
+	request.query("provider", params.Provider)
+	request.query("limit", params.Limit)
+	request.query("after", params.After)
+	request.setHeader("x-agent-owner", params.AgentOwner)
+	return send[ModelPriceList](ctx, c, request, options)
+}
+
+// ListProvidersParams are the parameters of Client.ListProviders. What is left out is not sent.
+type ListProvidersParams struct {
+	// Default: 20.
+	Limit *int64
+
+	// `last_id` of the previous page.
+	After string
+
+	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
+	// owners.
+	AgentOwner string
+}
+
+// ListProviders: List model providers.
+//
+// The default model comes from `model.default`, which PATCH /v1/config changes.
+//
+// It sends `GET /v1/providers`. It needs a key with the scope `read`.
+func (c *Client) ListProviders(ctx context.Context, params ListProvidersParams, options ...RequestOption) (*ProviderList, error) {
+	request := newRequest("GET", "application/json", "/v1/providers")
+	request.query("limit", params.Limit)
+	request.query("after", params.After)
+	request.setHeader("x-agent-owner", params.AgentOwner)
+	return send[ProviderList](ctx, c, request, options)
+}
+
+// DetectProvidersParams are the parameters of Client.DetectProviders. What is left out is not sent.
+type DetectProvidersParams struct {
+	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
+	// owners.
+	AgentOwner string
+
+	// 1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or
+	// joins the first request while it is in progress. The same key with a different request returns 409.
+	IdempotencyKey string
+}
+
+// DetectProviders: Find model servers on this machine.
+//
+// Asks the addresses of `model.local_servers`. It changes nothing: add a server to `model.providers` to use
+// it.
+//
+// It sends `POST /v1/providers/detect`. It needs a key with the scope `admin`.
+func (c *Client) DetectProviders(ctx context.Context, body *DetectProvidersBody, params DetectProvidersParams, options ...RequestOption) (*DetectedProviders, error) {
+	request := newRequest("POST", "application/json", "/v1/providers/detect")
+	request.setHeader("x-agent-owner", params.AgentOwner)
+	request.setHeader("idempotency-key", params.IdempotencyKey)
+	request.json(body)
+	return send[DetectedProviders](ctx, c, request, options)
+}
+
+// TestModelParams are the parameters of Client.TestModel. What is left out is not sent.
+type TestModelParams struct {
+	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
+	// owners.
+	AgentOwner string
+
+	// 1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or
+	// joins the first request while it is in progress. The same key with a different request returns 409.
+	IdempotencyKey string
+}
+
+// TestModel: Test a model.
+//
+// Asks the model for one tool call and one sentence. The calls count towards the budgets of the caller, and
+// towards no run.
+//
+// It sends `POST /v1/providers/test`. It needs a key with the scope `runs`.
+func (c *Client) TestModel(ctx context.Context, body *TestModelBody, params TestModelParams, options ...RequestOption) (*ModelTest, error) {
+	request := newRequest("POST", "application/json", "/v1/providers/test")
+	request.setHeader("x-agent-owner", params.AgentOwner)
+	request.setHeader("idempotency-key", params.IdempotencyKey)
+	request.json(body)
+	return send[ModelTest](ctx, c, request, options)
+}
+
+// ListSkillsParams are the parameters of Client.ListSkills. What is left out is not sent.
+type ListSkillsParams struct {
+	// Default: 20.
+	Limit *int64
+
+	// `last_id` of the previous page.
+	After string
+
+	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
+	// owners.
+	AgentOwner string
+}
+
+// ListSkills: List skills, by name.
+//
+// Skills of the workspace, of the configured folders and of the home. Files are read again when they change.
+//
+// It sends `GET /v1/skills`. It needs a key with the scope `read`.
+func (c *Client) ListSkills(ctx context.Context, params ListSkillsParams, options ...RequestOption) (*SkillList, error) {
+	request := newRequest("GET", "application/json", "/v1/skills")
+	request.query("limit", params.Limit)
+	request.query("after", params.After)
+	request.setHeader("x-agent-owner", params.AgentOwner)
+	return send[SkillList](ctx, c, request, options)
+}
+
+// GetSkillParams are the parameters of Client.GetSkill. What is left out is not sent.
+type GetSkillParams struct {
+	// `instructions` adds the text of the skill.
+	Include []GetSkillIncludeItem
+
+	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
+	// owners.
+	AgentOwner string
+}
+
+// GetSkill: Get a skill.
+//
+// It sends `GET /v1/skills/{skill}`. It needs a key with the scope `read`.
+func (c *Client) GetSkill(ctx context.Context, skill string, params GetSkillParams, options ...RequestOption) (*Skill, error) {
+	request := newRequest("GET", "application/json", "/v1/skills/", segment(skill))
+	request.query("include", params.Include)
+	request.setHeader("x-agent-owner", params.AgentOwner)
+	return send[Skill](ctx, c, request, options)
+}
+
+// ListToolsetsParams are the parameters of Client.ListToolsets. What is left out is not sent.
+type ListToolsetsParams struct {
+	// Default: 20.
+	Limit *int64
+
+	// `last_id` of the previous page.
+	After string
+
+	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
+	// owners.
+	AgentOwner string
+}
+
+// ListToolsets: List toolsets.
+//
+// It sends `GET /v1/toolsets`. It needs a key with the scope `read`.
+func (c *Client) ListToolsets(ctx context.Context, params ListToolsetsParams, options ...RequestOption) (*ToolsetList, error) {
+	request := newRequest("GET", "application/json", "/v1/toolsets")
+	request.query("limit", params.Limit)
+	request.query("after", params.After)
+	request.setHeader("x-agent-owner", params.AgentOwner)
+	return send[ToolsetList](ctx, c, request, options)
+}
+
+// ListToolsParams are the parameters of Client.ListTools. What is left out is not sent.
+type ListToolsParams struct {
+	// Any of these toolsets.
+	Toolset []string
+
+	// Any of these MCP servers.
+	Server []string
+
+	// Default: 20.
+	Limit *int64
+
+	// `last_id` of the previous page.
+	After string
+
+	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
+	// owners.
+	AgentOwner string
+}
+
+// ListTools: List tools, by name.
+//
+// Tools that the agent has now; those of MCP servers change.
+//
+// It sends `GET /v1/tools`. It needs a key with the scope `read`.
+func (c *Client) ListTools(ctx context.Context, params ListToolsParams, options ...RequestOption) (*ToolList, error) {
+	request := newRequest("GET", "application/json", "/v1/tools")
+	request.query("toolset", params.Toolset)
+	request.query("server", params.Server)
+	request.query("limit", params.Limit)
+	request.query("after", params.After)
+	request.setHeader("x-agent-owner", params.AgentOwner)
+	return send[ToolList](ctx, c, request, options)
+}
+
+// ListMCPServersParams are the parameters of Client.ListMCPServers. What is left out is not sent.
+type ListMCPServersParams struct {
+	// Default: 20.
+	Limit *int64
+
+	// `last_id` of the previous page.
+	After string
+
+	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
+	// owners.
+	AgentOwner string
+}
+
+// ListMCPServers: List MCP servers, by name.
+//
+// It sends `GET /v1/mcp/servers`. It needs a key with the scope `read`.
+func (c *Client) ListMCPServers(ctx context.Context, params ListMCPServersParams, options ...RequestOption) (*MCPServerList, error) {
+	request := newRequest("GET", "application/json", "/v1/mcp/servers")
+	request.query("limit", params.Limit)
+	request.query("after", params.After)
+	request.setHeader("x-agent-owner", params.AgentOwner)
+	return send[MCPServerList](ctx, c, request, options)
+}
+
+// ReloadMCPParams are the parameters of Client.ReloadMCP. What is left out is not sent.
+type ReloadMCPParams struct {
+	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
+	// owners.
+	AgentOwner string
+
+	// 1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or
+	// joins the first request while it is in progress. The same key with a different request returns 409.
+	IdempotencyKey string
+}
+
+// ReloadMCP: Connect the MCP servers again.
+//
+// Reads the MCP servers of the configuration again, closes the present connections and opens new ones.
+//
+// It sends `POST /v1/mcp/reload`. It needs a key with the scope `admin`.
+func (c *Client) ReloadMCP(ctx context.Context, body *ReloadMCPBody, params ReloadMCPParams, options ...RequestOption) (*MCPServerList, error) {
+	request := newRequest("POST", "application/json", "/v1/mcp/reload")
+	request.setHeader("x-agent-owner", params.AgentOwner)
+	request.setHeader("idempotency-key", params.IdempotencyKey)
+	request.json(body)
+	return send[MCPServerList](ctx, c, request, options)
+}
+
 // ListPlatformsParams are the parameters of Client.ListPlatforms. What is left out is not sent.
 type ListPlatformsParams struct {
 	// Default: 20.

@@ -194,6 +194,7 @@ const (
 	ErrorCodeOccurrenceNotFound       ErrorCode = "occurrence_not_found"
 	ErrorCodeMessageNotFound          ErrorCode = "message_not_found"
 	ErrorCodePlatformNotFound         ErrorCode = "platform_not_found"
+	ErrorCodeSkillNotFound            ErrorCode = "skill_not_found"
 	ErrorCodeMethodNotAllowed         ErrorCode = "method_not_allowed"
 	ErrorCodeUnsupportedMediaType     ErrorCode = "unsupported_media_type"
 	ErrorCodeBodyTooLarge             ErrorCode = "body_too_large"
@@ -1901,20 +1902,38 @@ const (
 	WebhookEventDataStatusWaitingForApproval WebhookEventDataStatus = "waiting_for_approval"
 )
 
+// ModelUsage: The part of a run's usage that one model has.
+type ModelUsage struct {
+	// `provider:model`.
+	Model string `json:"model"`
+
+	InputTokens       int64    `json:"input_tokens"`
+	OutputTokens      int64    `json:"output_tokens"`
+	TotalTokens       int64    `json:"total_tokens"`
+	CachedInputTokens int64    `json:"cached_input_tokens"`
+	CacheWriteTokens  int64    `json:"cache_write_tokens"`
+	ReasoningTokens   int64    `json:"reasoning_tokens"`
+	CostUsd           *float64 `json:"cost_usd"`
+	UnpricedTokens    int64    `json:"unpriced_tokens"`
+	ModelCalls        int64    `json:"model_calls"`
+	ToolCalls         int64    `json:"tool_calls"`
+}
+
 // RunUsage: Total usage of a run's model calls.
 type RunUsage struct {
-	InputTokens       int64 `json:"input_tokens"`
-	OutputTokens      int64 `json:"output_tokens"`
-	TotalTokens       int64 `json:"total_tokens"`
-	CachedInputTokens int64 `json:"cached_input_tokens"`
-	CacheWriteTokens  int64 `json:"cache_write_tokens"`
-	ReasoningTokens   int64 `json:"reasoning_tokens"`
+	InputTokens       int64    `json:"input_tokens"`
+	OutputTokens      int64    `json:"output_tokens"`
+	TotalTokens       int64    `json:"total_tokens"`
+	CachedInputTokens int64    `json:"cached_input_tokens"`
+	CacheWriteTokens  int64    `json:"cache_write_tokens"`
+	ReasoningTokens   int64    `json:"reasoning_tokens"`
+	CostUsd           *float64 `json:"cost_usd"`
+	UnpricedTokens    int64    `json:"unpriced_tokens"`
+	ModelCalls        int64    `json:"model_calls"`
+	ToolCalls         int64    `json:"tool_calls"`
 
-	// Null if the price of the model is unknown.
-	CostUsd *float64 `json:"cost_usd"`
-
-	ModelCalls int64 `json:"model_calls"`
-	ToolCalls  int64 `json:"tool_calls"`
+	// The same values by model. Present when a model other than the run's own was called, such as a fallback.
+	ByModel []ModelUsage `json:"by_model,omitempty"`
 }
 
 // RunError is a type of the API.
@@ -4061,6 +4080,9 @@ type SubagentRequestedEvent struct {
 	TaskIndex int64  `json:"task_index"`
 	TaskCount int64  `json:"task_count"`
 	Model     string `json:"model"`
+
+	// Toolsets of the sub-agent. Absent, it has all configured ones.
+	Toolsets []string `json:"toolsets,omitempty"`
 }
 
 // MarshalJSON implements json.Marshaler. It sets the members that can only have one value.
@@ -4090,6 +4112,9 @@ type SubagentStartEvent struct {
 	TaskIndex      int64  `json:"task_index"`
 	TaskCount      int64  `json:"task_count"`
 	Model          string `json:"model"`
+
+	// Toolsets of the sub-agent. Absent, it has all configured ones.
+	Toolsets []string `json:"toolsets,omitempty"`
 }
 
 // MarshalJSON implements json.Marshaler. It sets the members that can only have one value.
@@ -6032,6 +6057,600 @@ type RetryMessageBody struct {
 	AcceptDuplicate *bool `json:"accept_duplicate,omitempty"`
 }
 
+// UsageResult: Tokens and costs of the runs of one group. `model`, `owner`, `key`, `source` and `kind` are
+// null where the request does not group by them.
+type UsageResult struct {
+	// `provider:model` that answered.
+	Model *string `json:"model"`
+
+	Owner *string `json:"owner"`
+
+	// Name of the API key. Also null for runs without one.
+	Key *string `json:"key"`
+
+	// The surface that created the session.
+	Source *string `json:"source"`
+
+	// The kind of the runs.
+	Kind *string `json:"kind"`
+
+	// Runs that ended. Each counts once, with its own model, also when others answered too.
+	Runs int64 `json:"runs"`
+
+	// Those that failed or were interrupted.
+	FailedRuns int64 `json:"failed_runs"`
+
+	ModelCalls int64 `json:"model_calls"`
+	ToolCalls  int64 `json:"tool_calls"`
+
+	// Cached input included.
+	InputTokens int64 `json:"input_tokens"`
+
+	CachedInputTokens int64 `json:"cached_input_tokens"`
+	CacheWriteTokens  int64 `json:"cache_write_tokens"`
+
+	// Reasoning included.
+	OutputTokens int64 `json:"output_tokens"`
+
+	ReasoningTokens int64    `json:"reasoning_tokens"`
+	CostUsd         *float64 `json:"cost_usd"`
+	UnpricedTokens  int64    `json:"unpriced_tokens"`
+}
+
+// UsageBucket: The usage of one day.
+type UsageBucket struct {
+	Object string `json:"object"`
+
+	// Midnight (UTC), in Unix seconds.
+	StartAt float64 `json:"start_at"`
+
+	// The next midnight.
+	EndAt float64 `json:"end_at"`
+
+	// Empty for a day without runs. Groups with the most tokens come first.
+	Results []UsageResult `json:"results"`
+
+	// The day has more than 500 groups: the rest is left out.
+	Truncated bool `json:"truncated"`
+}
+
+// MarshalJSON implements json.Marshaler. It sets the members that can only have one value.
+func (v UsageBucket) MarshalJSON() ([]byte, error) {
+	type plain UsageBucket
+	v.Object = "agent.usage.bucket"
+	return json.Marshal(plain(v))
+}
+
+// UsageBucketList is a type of the API.
+type UsageBucketList struct {
+	Object  string        `json:"object"`
+	Data    []UsageBucket `json:"data"`
+	FirstID *string       `json:"first_id"`
+
+	// Pass it as `after`.
+	LastID *string `json:"last_id"`
+
+	HasMore bool `json:"has_more"`
+}
+
+// MarshalJSON implements json.Marshaler. It sets the members that can only have one value.
+func (v UsageBucketList) MarshalJSON() ([]byte, error) {
+	type plain UsageBucketList
+	v.Object = "list"
+	return json.Marshal(plain(v))
+}
+
+// BudgetKind: one of "owner_tokens", "owner_cost", "key_cost". A newer server may send others.
+type BudgetKind string
+
+// The values of BudgetKind.
+const (
+	BudgetKindOwnerTokens BudgetKind = "owner_tokens"
+	BudgetKindOwnerCost   BudgetKind = "owner_cost"
+	BudgetKindKeyCost     BudgetKind = "key_cost"
+)
+
+// BudgetUnit: one of "tokens", "usd". A newer server may send others.
+type BudgetUnit string
+
+// The values of BudgetUnit.
+const (
+	BudgetUnitTokens BudgetUnit = "tokens"
+	BudgetUnitUsd    BudgetUnit = "usd"
+)
+
+// Budget: A limit of what runs may use on a day (UTC). No model is called once it is spent.
+type Budget struct {
+	Object string     `json:"object"`
+	ID     string     `json:"id"`
+	Kind   BudgetKind `json:"kind"`
+
+	// Null for a key that belongs to no configured owner.
+	Owner *string `json:"owner"`
+
+	// The API key of a budget of kind key_cost.
+	Key *string `json:"key"`
+
+	Unit  BudgetUnit `json:"unit"`
+	Limit float64    `json:"limit"`
+
+	// Calls without a known price are missing from a budget in usd.
+	Spent float64 `json:"spent"`
+
+	// Next midnight (UTC), in Unix seconds.
+	ResetsAt float64 `json:"resets_at"`
+}
+
+// MarshalJSON implements json.Marshaler. It sets the members that can only have one value.
+func (v Budget) MarshalJSON() ([]byte, error) {
+	type plain Budget
+	v.Object = "agent.budget"
+	return json.Marshal(plain(v))
+}
+
+// BudgetList is a type of the API.
+type BudgetList struct {
+	Object  string   `json:"object"`
+	Data    []Budget `json:"data"`
+	FirstID *string  `json:"first_id"`
+
+	// Pass it as `after`.
+	LastID *string `json:"last_id"`
+
+	HasMore bool `json:"has_more"`
+}
+
+// MarshalJSON implements json.Marshaler. It sets the members that can only have one value.
+func (v BudgetList) MarshalJSON() ([]byte, error) {
+	type plain BudgetList
+	v.Object = "list"
+	return json.Marshal(plain(v))
+}
+
+// PriceSource: config: `prices` of the provider. bundled: the list that comes with agentd. local: the model
+// runs on this machine and costs nothing. none: the price is unknown.
+type PriceSource string
+
+// The values of PriceSource.
+const (
+	PriceSourceConfig  PriceSource = "config"
+	PriceSourceBundled PriceSource = "bundled"
+	PriceSourceLocal   PriceSource = "local"
+	PriceSourceNone    PriceSource = "none"
+)
+
+// Price: US dollars per million tokens, for a short call at this time of day.
+type Price struct {
+	Input  float64 `json:"input"`
+	Output float64 `json:"output"`
+
+	// Input that is read from a cache.
+	CacheRead float64 `json:"cache_read"`
+
+	// Input that is written to a cache.
+	CacheWrite float64 `json:"cache_write"`
+}
+
+// ModelPrice: The price of a model.
+type ModelPrice struct {
+	Object string `json:"object"`
+
+	// `provider:model`.
+	ID string `json:"id"`
+
+	// The provider's name of the model.
+	Model string `json:"model"`
+
+	Provider string      `json:"provider"`
+	Source   PriceSource `json:"source"`
+	Price    *Price      `json:"price"`
+}
+
+// MarshalJSON implements json.Marshaler. It sets the members that can only have one value.
+func (v ModelPrice) MarshalJSON() ([]byte, error) {
+	type plain ModelPrice
+	v.Object = "agent.price"
+	return json.Marshal(plain(v))
+}
+
+// ModelPriceList is a type of the API.
+type ModelPriceList struct {
+	Object  string       `json:"object"`
+	Data    []ModelPrice `json:"data"`
+	FirstID *string      `json:"first_id"`
+
+	// Pass it as `after`.
+	LastID *string `json:"last_id"`
+
+	HasMore bool `json:"has_more"`
+}
+
+// MarshalJSON implements json.Marshaler. It sets the members that can only have one value.
+func (v ModelPriceList) MarshalJSON() ([]byte, error) {
+	type plain ModelPriceList
+	v.Object = "list"
+	return json.Marshal(plain(v))
+}
+
+// ProviderModel is a type of the API.
+type ProviderModel struct {
+	// `provider:model`.
+	ID string `json:"id"`
+
+	// Context that agentd uses for the model.
+	ContextTokens int64 `json:"context_tokens"`
+
+	// Sessions without a model of their own use it.
+	IsDefault bool `json:"is_default"`
+
+	// Null if it is unknown.
+	Price *Price `json:"price"`
+}
+
+// ProviderSource: config: `model.providers` has it. detected: its key is in the environment, or its server
+// was found on this machine. demo: the built-in demo model.
+type ProviderSource string
+
+// The values of ProviderSource.
+const (
+	ProviderSourceConfig   ProviderSource = "config"
+	ProviderSourceDetected ProviderSource = "detected"
+	ProviderSourceDemo     ProviderSource = "demo"
+)
+
+// Provider: A source of models.
+type Provider struct {
+	Object string `json:"object"`
+
+	// Same as `name`.
+	ID string `json:"id"`
+
+	// The part before the colon in `provider:model`.
+	Name string `json:"name"`
+
+	Type string `json:"type"`
+
+	// Null: the address of the provider itself.
+	BaseURL *string `json:"base_url"`
+
+	// config: `model.providers` has it. detected: its key is in the environment, or its server was found on this
+	// machine. demo: the built-in demo model.
+	Source ProviderSource `json:"source"`
+
+	HasKey bool `json:"has_key"`
+
+	// False if its calls can only fail.
+	Ready bool `json:"ready"`
+
+	// Why it is not ready, and what to do.
+	Issue *string `json:"issue"`
+
+	// Empty if the provider lists none.
+	Models []ProviderModel `json:"models"`
+}
+
+// MarshalJSON implements json.Marshaler. It sets the members that can only have one value.
+func (v Provider) MarshalJSON() ([]byte, error) {
+	type plain Provider
+	v.Object = "agent.provider"
+	return json.Marshal(plain(v))
+}
+
+// ProviderList is a type of the API.
+type ProviderList struct {
+	Object  string     `json:"object"`
+	Data    []Provider `json:"data"`
+	FirstID *string    `json:"first_id"`
+
+	// Pass it as `after`.
+	LastID *string `json:"last_id"`
+
+	HasMore bool `json:"has_more"`
+}
+
+// MarshalJSON implements json.Marshaler. It sets the members that can only have one value.
+func (v ProviderList) MarshalJSON() ([]byte, error) {
+	type plain ProviderList
+	v.Object = "list"
+	return json.Marshal(plain(v))
+}
+
+// DetectProvidersBody is a type of the API.
+type DetectProvidersBody struct{}
+
+// DetectedProvider is a type of the API.
+type DetectedProvider struct {
+	Name    string   `json:"name"`
+	BaseURL string   `json:"base_url"`
+	Models  []string `json:"models"`
+}
+
+// DetectedProviders is a type of the API.
+type DetectedProviders struct {
+	Object  string             `json:"object"`
+	Servers []DetectedProvider `json:"servers"`
+
+	// Addresses where a server listens that did not answer in time.
+	Unanswered []string `json:"unanswered"`
+}
+
+// MarshalJSON implements json.Marshaler. It sets the members that can only have one value.
+func (v DetectedProviders) MarshalJSON() ([]byte, error) {
+	type plain DetectedProviders
+	v.Object = "agent.provider.detection"
+	return json.Marshal(plain(v))
+}
+
+// TestModelBody is a type of the API.
+type TestModelBody struct {
+	// `provider:model` or `model`. Default: the default model.
+	Model *string `json:"model,omitempty"`
+
+	// Whether the model is asked for a tool call. Default: true.
+	WithTool *bool `json:"with_tool,omitempty"`
+}
+
+// ModelTest: The result of a test of a model.
+type ModelTest struct {
+	Object string `json:"object"`
+
+	// `provider:model`.
+	Model string `json:"model"`
+
+	// It answered.
+	Ok bool `json:"ok"`
+
+	// Null without `with_tool`.
+	CalledTool *bool `json:"called_tool"`
+
+	// Start of the answer.
+	Text string `json:"text"`
+
+	// Null if it sent none.
+	FirstTokenMs *int64 `json:"first_token_ms"`
+
+	TookMs  int64    `json:"took_ms"`
+	Usage   RunUsage `json:"usage"`
+	CostUsd *float64 `json:"cost_usd"`
+	Error   *string  `json:"error"`
+}
+
+// MarshalJSON implements json.Marshaler. It sets the members that can only have one value.
+func (v ModelTest) MarshalJSON() ([]byte, error) {
+	type plain ModelTest
+	v.Object = "agent.provider.test"
+	return json.Marshal(plain(v))
+}
+
+// SkillVariable is a type of the API.
+type SkillVariable struct {
+	Name  string `json:"name"`
+	IsSet bool   `json:"is_set"`
+}
+
+// SkillSource: folder: one of `skills.folders`. bundled: it comes with agentd.
+type SkillSource string
+
+// The values of SkillSource.
+const (
+	SkillSourceWorkspace SkillSource = "workspace"
+	SkillSourceFolder    SkillSource = "folder"
+	SkillSourceHome      SkillSource = "home"
+	SkillSourceBundled   SkillSource = "bundled"
+)
+
+// Skill: Instructions that the agent can load.
+type Skill struct {
+	Object string `json:"object"`
+
+	// Same as `name`.
+	ID string `json:"id"`
+
+	Name        string `json:"name"`
+	Description string `json:"description"`
+
+	// The folder that groups skills. Null: none.
+	Category *string `json:"category"`
+
+	// folder: one of `skills.folders`. bundled: it comes with agentd.
+	Source SkillSource `json:"source"`
+
+	// Environment variables that its commands need.
+	RequiredVariables []SkillVariable `json:"required_variables"`
+
+	// Why the agent cannot load it.
+	Problem *string `json:"problem"`
+
+	// Null without `include=instructions`.
+	Instructions *string `json:"instructions"`
+}
+
+// MarshalJSON implements json.Marshaler. It sets the members that can only have one value.
+func (v Skill) MarshalJSON() ([]byte, error) {
+	type plain Skill
+	v.Object = "agent.skill"
+	return json.Marshal(plain(v))
+}
+
+// SkillList is a type of the API.
+type SkillList struct {
+	Object  string  `json:"object"`
+	Data    []Skill `json:"data"`
+	FirstID *string `json:"first_id"`
+
+	// Pass it as `after`.
+	LastID *string `json:"last_id"`
+
+	HasMore bool `json:"has_more"`
+}
+
+// MarshalJSON implements json.Marshaler. It sets the members that can only have one value.
+func (v SkillList) MarshalJSON() ([]byte, error) {
+	type plain SkillList
+	v.Object = "list"
+	return json.Marshal(plain(v))
+}
+
+// Toolset: A named set of tools, as `agent.toolsets` selects them.
+type Toolset struct {
+	Object string `json:"object"`
+
+	// Same as `name`.
+	ID string `json:"id"`
+
+	Name string `json:"name"`
+
+	// Name for people.
+	Label string `json:"label"`
+
+	Description string `json:"description"`
+
+	// `agent.toolsets` has it.
+	Enabled bool `json:"enabled"`
+
+	// It is enabled and has tools.
+	Configured bool `json:"configured"`
+
+	// Names of its tools.
+	Tools []string `json:"tools"`
+}
+
+// MarshalJSON implements json.Marshaler. It sets the members that can only have one value.
+func (v Toolset) MarshalJSON() ([]byte, error) {
+	type plain Toolset
+	v.Object = "agent.toolset"
+	return json.Marshal(plain(v))
+}
+
+// ToolsetList is a type of the API.
+type ToolsetList struct {
+	Object  string    `json:"object"`
+	Data    []Toolset `json:"data"`
+	FirstID *string   `json:"first_id"`
+
+	// Pass it as `after`.
+	LastID *string `json:"last_id"`
+
+	HasMore bool `json:"has_more"`
+}
+
+// MarshalJSON implements json.Marshaler. It sets the members that can only have one value.
+func (v ToolsetList) MarshalJSON() ([]byte, error) {
+	type plain ToolsetList
+	v.Object = "list"
+	return json.Marshal(plain(v))
+}
+
+// AgentToolSource: one of "builtin", "mcp". A newer server may send others.
+type AgentToolSource string
+
+// The values of AgentToolSource.
+const (
+	AgentToolSourceBuiltin AgentToolSource = "builtin"
+	AgentToolSourceMCP     AgentToolSource = "mcp"
+)
+
+// AgentTool: A tool of the agent.
+type AgentTool struct {
+	Object string `json:"object"`
+
+	// Same as `name`.
+	ID string `json:"id"`
+
+	Name        string          `json:"name"`
+	Description string          `json:"description"`
+	Toolset     string          `json:"toolset"`
+	Kind        ToolKind        `json:"kind"`
+	Source      AgentToolSource `json:"source"`
+
+	// Its MCP server.
+	Server *string `json:"server"`
+
+	// JSON Schema of its input.
+	InputSchema map[string]any `json:"input_schema"`
+}
+
+// MarshalJSON implements json.Marshaler. It sets the members that can only have one value.
+func (v AgentTool) MarshalJSON() ([]byte, error) {
+	type plain AgentTool
+	v.Object = "agent.tool"
+	return json.Marshal(plain(v))
+}
+
+// ToolList is a type of the API.
+type ToolList struct {
+	Object  string      `json:"object"`
+	Data    []AgentTool `json:"data"`
+	FirstID *string     `json:"first_id"`
+
+	// Pass it as `after`.
+	LastID *string `json:"last_id"`
+
+	HasMore bool `json:"has_more"`
+}
+
+// MarshalJSON implements json.Marshaler. It sets the members that can only have one value.
+func (v ToolList) MarshalJSON() ([]byte, error) {
+	type plain ToolList
+	v.Object = "list"
+	return json.Marshal(plain(v))
+}
+
+// MCPServerStatus: one of "connecting", "connected", "failed". A newer server may send others.
+type MCPServerStatus string
+
+// The values of MCPServerStatus.
+const (
+	MCPServerStatusConnecting MCPServerStatus = "connecting"
+	MCPServerStatusConnected  MCPServerStatus = "connected"
+	MCPServerStatusFailed     MCPServerStatus = "failed"
+)
+
+// MCPServer: A server of the Model Context Protocol.
+type MCPServer struct {
+	Object string `json:"object"`
+
+	// Same as `name`.
+	ID string `json:"id"`
+
+	Name   string          `json:"name"`
+	Status MCPServerStatus `json:"status"`
+
+	// Number of its tools.
+	Tools int64 `json:"tools"`
+
+	Error *string `json:"error"`
+}
+
+// MarshalJSON implements json.Marshaler. It sets the members that can only have one value.
+func (v MCPServer) MarshalJSON() ([]byte, error) {
+	type plain MCPServer
+	v.Object = "agent.mcp_server"
+	return json.Marshal(plain(v))
+}
+
+// MCPServerList is a type of the API.
+type MCPServerList struct {
+	Object  string      `json:"object"`
+	Data    []MCPServer `json:"data"`
+	FirstID *string     `json:"first_id"`
+
+	// Pass it as `after`.
+	LastID *string `json:"last_id"`
+
+	HasMore bool `json:"has_more"`
+}
+
+// MarshalJSON implements json.Marshaler. It sets the members that can only have one value.
+func (v MCPServerList) MarshalJSON() ([]byte, error) {
+	type plain MCPServerList
+	v.Object = "list"
+	return json.Marshal(plain(v))
+}
+
+// ReloadMCPBody is a type of the API.
+type ReloadMCPBody struct{}
+
 // PlatformCounts: The owner's messages that are waiting or have failed.
 type PlatformCounts struct {
 	Due     int64 `json:"due"`
@@ -6289,6 +6908,9 @@ type APIKey struct {
 	// Null: no limit of its own.
 	MaxConcurrentRuns *int64 `json:"max_concurrent_runs"`
 
+	// US dollars that its runs may cost on a day (UTC). Null: no limit.
+	DayBudgetUsd *float64 `json:"day_budget_usd"`
+
 	// Name of the key that created it, or cli.
 	CreatedBy *string `json:"created_by"`
 
@@ -6342,9 +6964,10 @@ type CreateKeyBody struct {
 	// Owner of the data that the key reaches. Null: its name.
 	Owner Nullable[string] `json:"owner,omitempty"`
 
-	Scopes            []KeyScope      `json:"scopes"`
-	RateLimitRpm      Nullable[int64] `json:"rate_limit_rpm,omitempty"`
-	MaxConcurrentRuns Nullable[int64] `json:"max_concurrent_runs,omitempty"`
+	Scopes            []KeyScope        `json:"scopes"`
+	RateLimitRpm      Nullable[int64]   `json:"rate_limit_rpm,omitempty"`
+	MaxConcurrentRuns Nullable[int64]   `json:"max_concurrent_runs,omitempty"`
+	DayBudgetUsd      Nullable[float64] `json:"day_budget_usd,omitempty"`
 
 	// Unix time in seconds, in the future.
 	ExpiresAt Nullable[float64] `json:"expires_at,omitempty"`
@@ -6366,9 +6989,10 @@ func (v DeletedKey) MarshalJSON() ([]byte, error) {
 
 // UpdateKeyBody: A JSON Merge Patch. Null removes a limit.
 type UpdateKeyBody struct {
-	Scopes            []KeyScope      `json:"scopes,omitempty"`
-	RateLimitRpm      Nullable[int64] `json:"rate_limit_rpm,omitempty"`
-	MaxConcurrentRuns Nullable[int64] `json:"max_concurrent_runs,omitempty"`
+	Scopes            []KeyScope        `json:"scopes,omitempty"`
+	RateLimitRpm      Nullable[int64]   `json:"rate_limit_rpm,omitempty"`
+	MaxConcurrentRuns Nullable[int64]   `json:"max_concurrent_runs,omitempty"`
+	DayBudgetUsd      Nullable[float64] `json:"day_budget_usd,omitempty"`
 
 	// Unix time in seconds, in the future.
 	ExpiresAt Nullable[float64] `json:"expires_at,omitempty"`
@@ -7673,6 +8297,34 @@ type GetMessageIncludeItem string
 // The values of GetMessageIncludeItem.
 const (
 	GetMessageIncludeItemText GetMessageIncludeItem = "text"
+)
+
+// GetUsageBucket: one of "1d". A newer server may send others.
+type GetUsageBucket string
+
+// The values of GetUsageBucket.
+const (
+	GetUsageBucketN1d GetUsageBucket = "1d"
+)
+
+// GetUsageGroupByItem: one of "model", "owner", "key", "source", "kind". A newer server may send others.
+type GetUsageGroupByItem string
+
+// The values of GetUsageGroupByItem.
+const (
+	GetUsageGroupByItemModel  GetUsageGroupByItem = "model"
+	GetUsageGroupByItemOwner  GetUsageGroupByItem = "owner"
+	GetUsageGroupByItemKey    GetUsageGroupByItem = "key"
+	GetUsageGroupByItemSource GetUsageGroupByItem = "source"
+	GetUsageGroupByItemKind   GetUsageGroupByItem = "kind"
+)
+
+// GetSkillIncludeItem: one of "instructions". A newer server may send others.
+type GetSkillIncludeItem string
+
+// The values of GetSkillIncludeItem.
+const (
+	GetSkillIncludeItemInstructions GetSkillIncludeItem = "instructions"
 )
 
 // ExportSessionFormat: one of "json", "jsonl", "markdown". A newer server may send others.

@@ -1,5 +1,5 @@
 import { EFFORTS, sessionOf, shown, usage, type Command } from "../agent.ts";
-import { parseModelChoice } from "../engine.ts";
+import { parseModelChoice } from "../model.ts";
 import { ServiceError } from "../../base/errors.ts";
 import { describeMode, isMode, MODES } from "../session/session.ts";
 

@@ -3,6 +3,9 @@ import {
   completeOnce,
   addUsage,
   zeroUsage,
+  type ModelRef,
+  type Refusal,
+  type TurnPorts,
   type Usage,
   type Message,
   ToolError,
@@ -10,7 +13,7 @@ import {
 } from "../engine.ts";
 import type { Span } from "../../base/observe.ts";
 import type { RunRow } from "../../store/schema/tables.ts";
-import type { Budget } from "../usage.ts";
+import type { Budget } from "../usage/budgets.ts";
 import { compress, type CompressionReason } from "./compression.ts";
 import type { AgentDeps } from "../deps.ts";
 import type { EventWriter } from "../run/event.ts";
@@ -25,6 +28,8 @@ interface AuxiliaryCallsOptions {
   readonly signal: AbortSignal;
   readonly span: Span;
   readonly keepAlive: () => void;
+  /** Returns the usage of a call with its cost. */
+  readonly price: NonNullable<TurnPorts["price"]>;
 }
 
 /** A run's auxiliary model calls: those of tools, and summaries. Their usage counts towards the run. */
@@ -42,12 +47,24 @@ export class AuxiliaryCalls {
     return this.#usage;
   }
 
+  /** The model that writes summaries. */
+  get summaryModel(): ModelRef {
+    const { deps, run } = this.#from;
+    return deps.models.resolve(deps.settings.compression.model ?? run.model) ?? parseModel(run.model);
+  }
+
+  /** Resolves to why the model may not be called; undefined when it may. */
+  async refusal(model: ModelRef): Promise<Refusal | undefined> {
+    await this.#from.deps.prices.prepare([model]);
+    return this.#from.budget.admit(model);
+  }
+
   async complete(prompt: Completion): Promise<string> {
-    const { deps, budget } = this.#from;
+    const { deps } = this.#from;
     const ref = deps.models.resolve(prompt.model ?? this.#from.run.model);
     if (!ref) throw new ToolError(`No model is named ${JSON.stringify(prompt.model)}.`);
-    const refusal = budget.admit();
-    if (refusal !== undefined) throw new ToolError(refusal);
+    const refusal = await this.refusal(ref);
+    if (refusal) throw new ToolError(refusal.message);
     const { instructions, messages } = prompt;
     const request = {
       runId: this.#from.run.id,
@@ -57,6 +74,7 @@ export class AuxiliaryCalls {
       signal: this.#from.signal,
       span: this.#from.span,
       keepAlive: this.#from.keepAlive,
+      price: this.#from.price,
     };
     const { text, usage, error } = await completeOnce(deps.engine, request);
     this.#spend(usage);
@@ -73,8 +91,8 @@ export class AuxiliaryCalls {
     const { compression } = deps.settings;
     if (this.#cannotCompact && reason === "near_limit") return undefined;
     await this.#from.recorder.flush();
-    const model =
-      deps.models.resolve(compression.model ?? this.#from.run.model) ?? parseModel(this.#from.run.model);
+    const model = this.summaryModel;
+    await deps.prices.prepare([model]);
     const done = await compress({
       store: deps.store,
       engine: deps.engine,
@@ -89,6 +107,7 @@ export class AuxiliaryCalls {
       signal: this.#from.signal,
       span: this.#from.span,
       keepAlive: this.#from.keepAlive,
+      price: this.#from.price,
     });
     this.#spend(done.usage);
     this.#cannotCompact = done.status === "failed";

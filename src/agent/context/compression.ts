@@ -4,6 +4,7 @@ import type { Store } from "../../store/store.ts";
 import {
   type Engine,
   type ModelRef,
+  type TurnPorts,
   type Usage,
   zeroUsage,
   type Message,
@@ -36,6 +37,8 @@ interface CompressionOptions {
   readonly signal: AbortSignal;
   readonly span?: Span;
   readonly keepAlive?: () => void;
+  /** Returns the usage of a call with its cost. */
+  readonly price?: TurnPorts["price"];
 }
 
 interface Compressed {
@@ -91,7 +94,7 @@ const CHARACTERS_A_TOKEN = 4;
 
 async function summarise(
   plan: CompressionPlan,
-  { engine, runId, model, contextTokens, focus, signal, span, keepAlive }: CompressionOptions,
+  { engine, runId, model, contextTokens, focus, signal, span, keepAlive, price }: CompressionOptions,
 ): Promise<{ readonly text: string; readonly note?: string; readonly usage: Usage }> {
   const quoted = quoteForSummary(plan.older, Math.floor(contextTokens * QUOTED_SHARE * CHARACTERS_A_TOKEN));
   const focusNote = focus === undefined ? "" : `\n\nAbove all, keep what concerns: ${focus}`;
@@ -107,6 +110,7 @@ async function summarise(
     signal,
     ...(span ? { span } : {}),
     ...(keepAlive ? { keepAlive } : {}),
+    ...(price ? { price } : {}),
   });
   signal.throwIfAborted();
   const text = redact(answer.text.trim());

@@ -1,6 +1,6 @@
 import type { Clock } from "../../base/time.ts";
 import type { EngineEvent, EngineTurn, Message, ToolSpec } from "../engine.ts";
-import { endModelSpan, startModelSpan } from "../usage.ts";
+import { endModelSpan, startModelSpan } from "../usage/spans.ts";
 import type { ModelCallRequest } from "./model-request.ts";
 import { AnswerGate, describeFormat, type FormatRequest } from "./output-format.ts";
 import { type AnsweringModel, isSdkProvider, type ProviderConfig } from "./providers.ts";

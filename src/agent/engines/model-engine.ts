@@ -88,7 +88,7 @@ class ProviderModel implements TurnModel {
       format,
       gate,
       answer: (corrections) => this.#answer(caller, context, corrections),
-      refusal: () => context.refusal(),
+      refusal: () => context.refusal(this.#answering?.ref ?? this.#turn.model),
       model: () => formatModel(this.#answering?.ref ?? this.#turn.model),
     });
   }
@@ -102,11 +102,13 @@ class ProviderModel implements TurnModel {
     if (!answering) throw new Error("no model of the turn has a provider");
     let outage: TurnError | undefined;
     for (;;) {
-      const { result, hasEmitted, error } = await caller.call(answering, {
+      const called = await caller.call(answering, {
         messages: [...context.conversation.messages, ...corrections],
         format: this.#requestFormat(answering, { isCorrection: corrections.length > 0 }),
         isLast: context.index + 1 === this.#turn.maxSteps,
       });
+      const { hasEmitted, error } = called;
+      const result = { ...called.result, usage: context.price(answering.ref, called.result.usage) };
       if (error === undefined) {
         if (this.#withoutFormat !== undefined) this.#support.set(this.#withoutFormat, "refuses");
         return { ...result, stop: stopOf(result), isCut: false };
@@ -126,7 +128,7 @@ class ProviderModel implements TurnModel {
         this.#turn.ports.emit({ type: "notice", text: switchText(answering.ref, next.ref) });
         this.#answering = answering = next;
       }
-      const refusal = context.refusal();
+      const refusal = context.refusal(answering.ref);
       if (refusal) return cut(refusal);
     }
   }

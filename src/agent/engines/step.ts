@@ -280,5 +280,7 @@ function toUsage(usage: StepUsage, toolCalls: number): Usage {
     reasoningTokens: usage.outputTokenDetails.reasoningTokens ?? 0,
     modelCalls: 1,
     toolCalls,
+    costNano: 0,
+    unpricedTokens: 0,
   };
 }

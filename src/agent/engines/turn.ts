@@ -2,6 +2,7 @@ import {
   addUsage,
   zeroUsage,
   type EngineTurn,
+  type ModelRef,
   type StopReason,
   type ToolAnswer,
   type ToolCall,
@@ -35,8 +36,10 @@ export interface StepContext {
   readonly toolResults: readonly ToolMessage[];
   /** Compresses the context after the model refused it. Resolves to true when the call should be repeated. */
   shrink(): Promise<boolean>;
-  /** Returns why no further call may be made. */
-  refusal(): TurnError | undefined;
+  /** Returns why no further call of the model may be made. */
+  refusal(model: ModelRef): TurnError | undefined;
+  /** Returns the usage of a call with its cost. */
+  price(model: ModelRef, usage: Usage): Usage;
 }
 
 /** The source of a turn's answers. */
@@ -119,9 +122,9 @@ class TurnLoop {
     return this.#refusal();
   }
 
-  #refusal(): TurnError | undefined {
-    const message = this.#turn.ports.admit?.();
-    return message === undefined ? undefined : { code: "budget_exceeded", message };
+  #refusal(model: ModelRef = this.#turn.model): TurnError | undefined {
+    const refusal = this.#turn.ports.admit?.(model);
+    return refusal && { code: "budget_exceeded", ...refusal };
   }
 
   #contextOf(index: number, steered: readonly Message[]): StepContext {
@@ -129,7 +132,8 @@ class TurnLoop {
       index,
       conversation: this.#conversation,
       toolResults: this.#toolResults,
-      refusal: () => this.#refusal(),
+      refusal: (model) => this.#refusal(model),
+      price: (model, usage) => this.#turn.ports.price?.(model, usage) ?? usage,
       shrink: () =>
         this.#conversation.shrink(steered).catch((error: unknown) => {
           if (this.#turn.signal.aborted) return false;

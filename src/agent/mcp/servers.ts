@@ -106,6 +106,7 @@ function toTools(connections: readonly McpConnection[]): readonly Tool[] {
         name,
         toolset: "mcp",
         kind: "other",
+        server: connection.name,
         description,
         parameters: inputSchema,
         // The effect is unknown: the policy does not trust a server's own description.

@@ -13,6 +13,7 @@ import {
 } from "../engine.ts";
 import type { Steer } from "../run/control.ts";
 import { parseInput, isParked, RunStop } from "../run/run.ts";
+import { readRunUsage } from "../usage/run-usage.ts";
 import { brokenStep, steerEvents, unsavedEvents, type BrokenStep, type RunRecord } from "./rebuild-step.ts";
 import { callTool } from "../tool/call.ts";
 import type { ToolCallScope } from "../tool/scope.ts";
@@ -69,7 +70,7 @@ export async function suspended(tx: Tx, run: RunRow, known?: KnownRecords): Prom
     waiting.push({ call, question });
   }
   if ((await startsOf(tx, run.id)) >= MAX_STARTS) return undefined;
-  return { step, waiting, usage: await usageOf(tx, run.id), ...(await steersOf(tx, run.id)) };
+  return { step, waiting, usage: await usageOf(tx, run), ...(await steersOf(tx, run.id)) };
 }
 
 /** Resolves to the messages of the broken step when all its waiting calls have ended. Rejects when the store fails. */
@@ -128,7 +129,7 @@ async function steersOf(tx: Tx, runId: string): Promise<Pick<Suspended, "steered
   return { steered, steers: left.map((event) => ({ id: idOf(event), text: String(event.data["text"]) })) };
 }
 
-async function usageOf(tx: Tx, runId: string): Promise<Usage> {
+async function usageOf(tx: Tx, { id: runId, model }: RunRow): Promise<Usage> {
   const last = await tx.db
     .selectFrom("events")
     .select("data")
@@ -139,15 +140,7 @@ async function usageOf(tx: Tx, runId: string): Promise<Usage> {
     .executeTakeFirst();
   if (!last) return zeroUsage;
   const { usage } = JSON.parse(last.data) as { readonly usage: RunUsage };
-  return {
-    inputTokens: usage.input_tokens,
-    outputTokens: usage.output_tokens,
-    cachedInputTokens: usage.cached_input_tokens,
-    cacheWriteTokens: usage.cache_write_tokens,
-    reasoningTokens: usage.reasoning_tokens,
-    modelCalls: usage.model_calls,
-    toolCalls: usage.tool_calls,
-  };
+  return readRunUsage(usage, model);
 }
 
 const NOTICE = "The server process ended before this run did anything: the run starts again.";

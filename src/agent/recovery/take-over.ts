@@ -1,5 +1,6 @@
 /** Takes over sessions whose process or run has ended, inside one transaction. */
 import { leaseFor, UNLEASED } from "../../store/leases.ts";
+import type { RunUsage } from "../../../generated/http/client/types.gen.ts";
 import type { Store, Tx } from "../../store/store.ts";
 import type { RunRow, SessionRow } from "../../store/schema/tables.ts";
 import { type AliveSessions, LEASE_MS } from "../run/session-queue.ts";
@@ -7,6 +8,7 @@ import { cancelOpenQuestions } from "../question/questions.ts";
 import { addAllMessages } from "../session/transcript.ts";
 import { cancelledOutcome, interruptedOutcome, concludeAllRuns } from "../run/control.ts";
 import { type Outcome } from "../run/run.ts";
+import { readRunUsage } from "../usage/run-usage.ts";
 import type { AgentDeps } from "../deps.ts";
 import { questionsOf, suspended, type KnownRecords, startAgain } from "./resume.ts";
 import {
@@ -47,7 +49,7 @@ export async function takeOver(
   const dead = sessions.filter(({ id }) => !alive.has(id));
   const mine = await lease(tx, store, dead);
   const ids = mine.map(({ id }) => id);
-  const known = await readDead(tx, store, ids);
+  const known = await readDead(tx, store, mine);
   const waiting = new Map<string, RunRow>();
   // All must settle before an error is thrown: none may query in the next transaction.
   const decisions = await Promise.allSettled(
@@ -130,11 +132,15 @@ async function closeAll(
   );
 }
 
-function outcomeOf({ run, steers }: DeadRun, reason: string): Outcome {
+function outcomeOf({ run, steers, usage }: DeadRun, reason: string): Outcome {
   const pending = pendingSteers(steers);
-  return run.stop_requested === 1
-    ? cancelledOutcome(run.id, pending)
-    : interruptedOutcome(run.id, reason, pending);
+  const outcome =
+    run.stop_requested === 1
+      ? cancelledOutcome(run.id, pending)
+      : interruptedOutcome(run.id, reason, pending);
+  if (!usage) return outcome;
+  const set = { ...outcome.set, usage: JSON.stringify(usage) };
+  return { ...outcome, set, usage: readRunUsage(usage, run.model) };
 }
 
 /** A run that was active when its process ended, with its records. */
@@ -143,6 +149,10 @@ interface DeadRun extends KnownRecords {
   /** No other run of its session is active. */
   readonly isAlone: boolean;
   readonly steers: readonly RunRecord[];
+  /** The surface that created its session. */
+  readonly source: string;
+  /** What its saved steps used. */
+  readonly usage: RunUsage | undefined;
   /** The events of its unsaved step. */
   readonly step: readonly RunRecord[];
 }
@@ -151,9 +161,11 @@ interface DeadRun extends KnownRecords {
 async function readDead(
   tx: Tx,
   { dialect }: Store,
-  sessionIds: readonly string[],
+  sessions: readonly SessionRow[],
 ): Promise<readonly DeadRun[]> {
+  const sessionIds = sessions.map(({ id }) => id);
   if (sessionIds.length === 0) return [];
+  const sources = new Map(sessions.map(({ id, source }) => [id, source]));
   const query = tx.db
     .selectFrom("runs")
     .selectAll()
@@ -170,6 +182,7 @@ async function readDead(
   const unsaved = await unsavedEventsOf(tx, ids);
   const steers = await steerEventsOf(tx, ids);
   const answered = await answeredRuns(tx, sessionIds);
+  const used = await usageOfSteps(tx, ids);
   return runs.map((run) => {
     const events = unsaved.get(run.id) ?? [];
     return {
@@ -178,7 +191,29 @@ async function readDead(
       questions: questions.get(run.id) ?? [],
       events,
       steers: steers.get(run.id) ?? [],
+      source: sources.get(run.session_id) ?? "",
+      usage: used.get(run.id),
       step: answered.has(run.id) ? [] : events,
     };
   });
+}
+
+/** Returns the usage that each run last reported. */
+async function usageOfSteps(tx: Tx, ids: readonly string[]): Promise<ReadonlyMap<string, RunUsage>> {
+  const last = tx.db
+    .selectFrom("events")
+    .select(({ fn }) => ["run_id", fn.max("run_seq").as("run_seq")])
+    .where("run_id", "in", ids)
+    .where("type", "=", "usage.updated")
+    .groupBy("run_id")
+    .as("last");
+  const rows = await tx.db
+    .selectFrom("events")
+    .innerJoin(last, (join) =>
+      join.onRef("last.run_id", "=", "events.run_id").onRef("last.run_seq", "=", "events.run_seq"),
+    )
+    .select(["events.run_id", "events.data"])
+    .execute();
+  const usageIn = (data: string) => (JSON.parse(data) as { readonly usage: RunUsage }).usage;
+  return new Map(rows.map(({ run_id: id, data }) => [id ?? "", usageIn(data)]));
 }

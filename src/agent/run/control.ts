@@ -17,12 +17,13 @@ import {
   parseInput,
   runningTurn,
   type RunInput,
-  toRunUsage,
   type RunStop,
 } from "./run.ts";
 import { pendingSteers, steerEvents } from "../recovery/rebuild-step.ts";
 import type { AgentDeps } from "../deps.ts";
 import type { TurnEnd } from "../engine.ts";
+import { addRunUsage, toRunUsage } from "../usage/run-usage.ts";
+import { countUsage } from "../usage/queries.ts";
 
 /** Shorter runs are not followed: following costs each of them, and no person can stop them in time. */
 const FOLLOW_AFTER_MS = 250;
@@ -272,6 +273,8 @@ const MAX_TEXT_CHARACTERS = 65_536;
 
 interface ConcludedRun {
   readonly run: RunRow;
+  /** The surface that created its session. Absent: the run never started, and counts as no use. */
+  readonly source?: string;
   /** The session was made for this one request. */
   readonly isStateless?: boolean;
   readonly deps: Pick<AgentDeps, "store" | "runEnded" | "trigger">;
@@ -291,22 +294,24 @@ export async function concludeRun(tx: Tx, concluded: ConcludedRun, outcome: Outc
 export async function concludeAllRuns(
   tx: Tx,
   deps: ConcludedRun["deps"],
-  ends: readonly { readonly run: RunRow; readonly outcome: Outcome }[],
+  ends: readonly { readonly run: RunRow; readonly source: string; readonly outcome: Outcome }[],
 ): Promise<void> {
   const endings = ends.map(({ run, outcome: { status, set } }) => ({ runId: run.id, status, set }));
   const ended = await endAllRuns(tx, endings);
-  for (const { run, outcome } of ends) {
-    if (ended.has(run.id)) await followEnd(tx, { run, deps }, outcome);
+  for (const { run, source, outcome } of ends) {
+    if (ended.has(run.id)) await followEnd(tx, { run, source, deps }, outcome);
   }
 }
 
 async function followEnd(
   tx: Tx,
-  { run, isStateless = false, deps }: ConcludedRun,
+  { run, source, isStateless = false, deps }: ConcludedRun,
   outcome: Outcome,
 ): Promise<void> {
   const { store, runEnded: ended, trigger } = deps;
-  if (ended) tx.afterCommit(() => ended(run.kind, outcome.status));
+  const { status, usage } = outcome;
+  if (source !== undefined) countUsage(tx, { run, source, status, usage });
+  if (ended) tx.afterCommit(() => ended({ kind: run.kind, status, model: run.model, usage }));
   if (run.webhook !== null) await enqueueEndWebhook(tx, store, run, outcome);
   if (run.reply_to !== null && trigger?.owns(run.reply_to)) await trigger.ended(tx, run, outcome);
   const isPlain = run.kind !== "subagent" && run.kind !== "background";
@@ -329,20 +334,6 @@ async function addToSession(tx: Tx, sessionId: string, usage: string | null): Pr
   const known = session.usage === null ? undefined : (JSON.parse(session.usage) as RunUsage);
   const sum = known ? addRunUsage(known, JSON.parse(usage) as RunUsage) : JSON.parse(usage);
   await tx.update("sessions", { id: sessionId }, { usage: JSON.stringify(sum) });
-}
-
-function addRunUsage(a: RunUsage, b: RunUsage): RunUsage {
-  return {
-    input_tokens: a.input_tokens + b.input_tokens,
-    output_tokens: a.output_tokens + b.output_tokens,
-    total_tokens: a.total_tokens + b.total_tokens,
-    cached_input_tokens: a.cached_input_tokens + b.cached_input_tokens,
-    cache_write_tokens: a.cache_write_tokens + b.cache_write_tokens,
-    reasoning_tokens: a.reasoning_tokens + b.reasoning_tokens,
-    cost_usd: a.cost_usd === null || b.cost_usd === null ? null : a.cost_usd + b.cost_usd,
-    model_calls: a.model_calls + b.model_calls,
-    tool_calls: a.tool_calls + b.tool_calls,
-  };
 }
 
 async function notify(
@@ -377,7 +368,7 @@ export interface RunClose<T> {
 
 /** Returns the outcome of a run from the engine's end and the reason of a stop, if any. */
 export function outcomeOf(
-  runId: string,
+  run: Pick<RunRow, "id" | "model">,
   end: TurnEnd,
   context: {
     readonly stop: RunStop | undefined;
@@ -388,7 +379,15 @@ export function outcomeOf(
     readonly isUndone?: boolean;
   },
 ): Outcome {
-  const usage = toRunUsage(end.usage);
+  return { ...endOf(run, end, context), usage: end.usage };
+}
+
+function endOf(
+  { id: runId, model }: Pick<RunRow, "id" | "model">,
+  end: TurnEnd,
+  context: Parameters<typeof outcomeOf>[2],
+): Outcome {
+  const usage = toRunUsage(end.usage, model);
   const stored = {
     usage: JSON.stringify(usage),
     ...(context.pendingSteer.length > 0 ? { pending_steer: JSON.stringify(context.pendingSteer) } : {}),

@@ -5,7 +5,9 @@ import type { RunToolCall } from "../../../generated/http/client/types.gen.ts";
 import type { NewEvent } from "../../store/journal/journal.ts";
 import type { Tx } from "../../store/store.ts";
 import type { RunRow, SessionRow } from "../../store/schema/tables.ts";
-import { type Budget, describeRunEnd, startRunSpan } from "../usage.ts";
+import type { Budget } from "../usage/budgets.ts";
+import { toRunUsage } from "../usage/run-usage.ts";
+import { describeRunEnd, startRunSpan } from "../usage/spans.ts";
 import { CallOrder, type ToolCallScope } from "../tool/scope.ts";
 import { Delegation, type Spawner } from "../subagent/delegation.ts";
 import { fromEngine, runEvent, EventWriter } from "./event.ts";
@@ -17,6 +19,8 @@ import {
   type TurnPorts,
   type Usage,
   type Message,
+  formatModel,
+  type ModelRef,
 } from "../engine.ts";
 import { removeTurn, Sessions } from "../session/sessions.ts";
 import { loadContext, contextStart } from "../session/transcript.ts";
@@ -30,15 +34,7 @@ import {
   type RunClose,
   type ListeningForControl,
 } from "./control.ts";
-import {
-  type Outcome,
-  toRunUsage,
-  type RunFamily,
-  type RunInput,
-  type RunKind,
-  isParked,
-  RunStop,
-} from "./run.ts";
+import { type Outcome, type RunFamily, type RunInput, type RunKind, isParked, RunStop } from "./run.ts";
 import type { AgentDeps } from "../deps.ts";
 import { type SessionResources, todoListOf } from "../session/session.ts";
 import { AuxiliaryCalls } from "../context/auxiliary-calls.ts";
@@ -166,7 +162,7 @@ export class Execution {
     const heard = { seen: this.#seen, heardUpTo: this.#control?.heardUpTo ?? 0 };
     const unheard = await unheardSteers(tx, run, heard);
     const { reason } = this.#abort.signal;
-    return outcomeOf(this.runId, end, {
+    return outcomeOf({ id: this.runId, model: this.model }, end, {
       stop: reason instanceof RunStop ? reason : undefined,
       pendingSteer: [...this.#steers.map(({ text }) => text), ...unheard],
       requested: this.#requested,
@@ -224,7 +220,13 @@ export class Execution {
   }
 
   async #work(): Promise<TurnEnd> {
-    const { engine, clock, log, settings } = this.#options.deps;
+    const { engine, clock, log, settings, models } = this.#options.deps;
+    // In a chat people see that the demo model answers; targets of a webhook would take its answer for a real one.
+    const unchosen = this.#options.session.source === "webhook" ? models.whyUnchosen?.() : undefined;
+    if (unchosen !== undefined) {
+      const error = { code: "provider_error", message: unchosen } as const;
+      return { stop: "error", text: "", usage: this.#usage, error };
+    }
     const timeoutMs = this.#options.input.timeoutMs ?? settings.runTimeoutMs;
     const seconds = timeoutMs / 1000;
     const expire = () =>
@@ -278,11 +280,13 @@ export class Execution {
       takeSteers: () => this.#takeSteers(),
       saveStep: (step) => this.#saveStep(step.messages, step.usage),
       drain: () => this.#drain(),
-      admit: () => budget.admit(),
+      admit: (model) => budget.admit(model),
+      price: (model, usage) => this.#priced(model, usage),
       compact: (reason, saved) => this.#auxiliaryCalls().compact(reason, saved),
     };
     await this.#settle(scope);
     const { compactAtTokens, model, fallbacks, instructions, settings, maxSteps } = setup;
+    await deps.prices.prepare([model, ...(fallbacks ?? [])]);
     return {
       runId: this.runId,
       model,
@@ -319,7 +323,15 @@ export class Execution {
       recorder: this.#recorder,
       signal: this.#abort.signal,
       keepAlive: () => this.#inactivity.keepAlive(),
+      price: (model, usage) => this.#priced(model, usage),
     }));
+  }
+
+  /** Attributes the usage of a call to its model. The price is the one at the time of the call. */
+  #priced(ref: ModelRef, usage: Usage): Usage {
+    const priced = this.#options.deps.prices.priced(ref, usage);
+    const model = formatModel(ref);
+    return model === this.model ? priced : { ...priced, others: { [model]: priced } };
   }
 
   /** Completes the step that the previous process left unfinished. */
@@ -396,11 +408,11 @@ export class Execution {
 
   /** Runs a compression without a turn. */
   async #compression(): Promise<TurnEnd> {
-    const { budget } = this.#options;
-    const refusal = budget.admit();
-    const error = (message: string) => ({ code: "budget_exceeded" as const, message });
-    if (refusal !== undefined) return { stop: "error", text: "", usage: zeroUsage, error: error(refusal) };
-    await this.#auxiliaryCalls().compact("requested");
+    const auxiliary = this.#auxiliaryCalls();
+    const refusal = await auxiliary.refusal(auxiliary.summaryModel);
+    const error = refusal && { code: "budget_exceeded" as const, ...refusal };
+    if (error) return { stop: "error", text: "", usage: zeroUsage, error };
+    await auxiliary.compact("requested");
     return { stop: "end", text: "", usage: zeroUsage };
   }
 
@@ -429,7 +441,7 @@ export class Execution {
     // one belong to no saved step: recovery rebuilds the unsaved step from them.
     if (messages.some((message) => message.role !== "assistant")) {
       const usage = addUsage(this.#options.suspended?.usage ?? zeroUsage, this.#usage);
-      this.#record(runEvent(this.runId, "usage.updated", { usage: toRunUsage(usage) }));
+      this.#record(runEvent(this.runId, "usage.updated", { usage: toRunUsage(usage, this.model) }));
     }
   }
 }

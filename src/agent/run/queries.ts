@@ -447,37 +447,3 @@ export async function countAtWork(tx: Tx, key: string): Promise<number> {
     .executeTakeFirst();
   return Number(counted?.count ?? 0);
 }
-
-/** Tokens that the runs of an owner used on a day, `2026-01-31` in UTC. */
-interface Spending {
-  readonly owner: string;
-  readonly day: string;
-  readonly tokens: number;
-}
-
-/** Returns the tokens that the runs of an owner used on a day, over all processes. */
-export async function spentTokens(
-  { read }: Pick<Store, "read">,
-  { owner, day }: Omit<Spending, "tokens">,
-): Promise<number> {
-  const row = await read
-    .selectFrom("spending")
-    .select("tokens")
-    .where("owner", "=", owner)
-    .where("day", "=", day)
-    .executeTakeFirst();
-  return row?.tokens ?? 0;
-}
-
-/** Adds to the tokens of a day, inside `tx`. One upsert: another process may insert the day's row at the same time. */
-export async function addSpending(tx: Tx, spent: Spending): Promise<void> {
-  await tx.db
-    .insertInto("spending")
-    .values(spent)
-    .onConflict((on) =>
-      on
-        .columns(["owner", "day"])
-        .doUpdateSet((is) => ({ tokens: is("spending.tokens", "+", spent.tokens) })),
-    )
-    .execute();
-}

@@ -205,6 +205,8 @@ export interface Outcome {
   readonly status: FinalStatus;
   readonly set: Partial<RunRow>;
   readonly event: NewEvent;
+  /** Absent: it used nothing. */
+  readonly usage?: Usage;
 }
 
 /** The transitions of each status. A final status never changes again. */
@@ -305,6 +307,14 @@ export async function findRun(store: Store, runId: string, owner: string): Promi
   throw new ServiceError("run_not_found", what);
 }
 
+/** Returns the output and the status of a run, without its input. */
+export function outputOf(
+  { read }: Pick<Store, "read">,
+  runId: string,
+): Promise<Pick<RunRow, "output" | "status"> | undefined> {
+  return read.selectFrom("runs").select(["output", "status"]).where("id", "=", runId).executeTakeFirst();
+}
+
 /** Returns the run as every surface shows it. */
 export function describeRun(row: RunView, sessionKey: string | null, questions: readonly QuestionRow[]): Run {
   const approvals = questions
@@ -346,21 +356,6 @@ export function parseInput(row: RunRow): RunInput {
 /** Returns the row without the prompt, which its parsed `input` holds: a prompt of megabytes is kept once. */
 export function withoutPrompt(row: RunRow, input: RunInput): RunRow {
   return { ...row, input: JSON.stringify({ ...input, prompt: [] } satisfies RunInput) };
-}
-
-/** Returns the usage with the wire's names. The cost is null: prices are not known yet. */
-export function toRunUsage(usage: Usage): RunUsage {
-  return {
-    input_tokens: usage.inputTokens,
-    output_tokens: usage.outputTokens,
-    total_tokens: usage.inputTokens + usage.outputTokens,
-    cached_input_tokens: usage.cachedInputTokens,
-    cache_write_tokens: usage.cacheWriteTokens,
-    reasoning_tokens: usage.reasoningTokens,
-    cost_usd: null,
-    model_calls: usage.modelCalls,
-    tool_calls: usage.toolCalls,
-  };
 }
 
 const PREVIEW_CHARACTERS = 200;
@@ -543,8 +538,12 @@ export type RunWebhookEvent = FinalStatus | "approval_required";
 /** The limits of an API key. */
 export interface LimitedKey {
   readonly name: string;
+  /** Whose data the key reaches. Default: the key's name. */
+  readonly owner?: string;
   /** Requests a minute; absent: no limit. */
   readonly rateLimitRpm?: number;
   /** Concurrent runs; absent: no limit of its own. */
   readonly maxConcurrentRuns?: number;
+  /** US dollars that its runs may cost on a day (UTC); absent: no limit of its own. */
+  readonly dayBudgetUsd?: number;
 }

@@ -9,7 +9,7 @@ import {
   uncounted,
   type Permit,
 } from "./session-queue.ts";
-import { Budgets } from "../usage.ts";
+import { Budgets } from "../usage/budgets.ts";
 import type { ChildPrompt } from "../subagent/delegation.ts";
 import { drainRuns, suspended, type Suspended } from "../recovery/resume.ts";
 import { Execution } from "./execution.ts";
@@ -116,13 +116,14 @@ export class RunScheduler {
    */
   async spawn(child: ChildPrompt): Promise<Submitted> {
     if (this.#draining) this.#refuse();
-    const { owner, cwd, parent, input } = child;
+    const { owner, apiKey, cwd, parent, input } = child;
     const { todos: _, ...settings } = settingsOf(parent);
     const model = this.#deps.models.resolve(child.model);
     const prompt: Prompt = {
       address: { owner },
       seed: { source: "subagent", parentId: parent.id, settings, ...(cwd === null ? {} : { cwd }) },
       kind: "subagent",
+      apiKey,
       runId: child.runId,
       input,
       ...(model ? { model } : {}),
@@ -271,7 +272,7 @@ export class RunScheduler {
   }
 
   async #submit(prompt: Prompt, permit: PermitOnDemand): Promise<Submitted> {
-    await this.#budgets.refresh(prompt.address.owner);
+    await this.#budgets.refresh({ owner: prompt.address.owner, key: prompt.apiKey ?? null });
     const text = busyModeOf(prompt, this.#deps) === "steer" ? steerableText(prompt) : undefined;
     const work = { deps: this.#deps, queue: this.#queue };
     // Tries again when the session became busy between the two attempts.
@@ -370,7 +371,7 @@ export class RunScheduler {
     const successor = this.#queue.successor(session.id, { hold: () => this.#draining });
     try {
       const next = await execution.run({
-        end: (tx, outcome) => concludeRun(tx, { run, isStateless, deps }, outcome),
+        end: (tx, outcome) => concludeRun(tx, { run, source: session.source, isStateless, deps }, outcome),
         next: successor.next,
         ended: successor.begun,
         attempts: (write) => this.alive.end(run.id, write),

@@ -3,6 +3,7 @@ import { redact } from "../../base/observe.ts";
 import type { RunRow } from "../../store/schema/tables.ts";
 import { completeOnce, textOf, type Message, parseModel, DEMO_MODEL } from "../engine.ts";
 import type { AgentDeps } from "../deps.ts";
+import { outputOf } from "../run/run.ts";
 import { MAX_TITLE_CHARACTERS } from "./change.ts";
 import { oneLine } from "./sessions.ts";
 
@@ -78,11 +79,7 @@ export class Titles {
   }
 
   async #name(run: RunRow, prompt: Message | undefined): Promise<void> {
-    const session = await this.#deps.store.read
-      .selectFrom("sessions")
-      .select(["title", "transient", "source"])
-      .where("id", "=", run.session_id)
-      .executeTakeFirst();
+    const session = await this.#deps.store.find("sessions", { id: run.session_id });
     if (!session || session.title !== null || session.transient === 1) return;
     const text = prompt ? redact(headOf(textOf(prompt), READ_CHARACTERS)) : "";
     const start = titleFromPrompt(text);
@@ -96,11 +93,7 @@ export class Titles {
   async #ask(run: RunRow, prompt: string): Promise<string | undefined> {
     const model = parseModel(run.model);
     if (model.provider === DEMO_MODEL.provider) return undefined;
-    const answer = await this.#deps.store.read
-      .selectFrom("runs")
-      .select(["output", "status"])
-      .where("id", "=", run.id)
-      .executeTakeFirst();
+    const answer = await outputOf(this.#deps.store, run.id);
     // A model that failed to answer would fail to name, too.
     if (answer?.status !== "completed") return undefined;
     const text = [prompt, answer?.output ?? ""]

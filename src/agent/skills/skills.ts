@@ -45,21 +45,57 @@ export class Skills {
   }
 
   async list(cwd: string): Promise<FoundSkills> {
-    const { homeFolder, folders, bundledFolder, disabled } = this.#options;
-    const bundled = bundledFolder === undefined ? [] : [bundledFolder];
     const skills = new Map<string, Skill>();
     const problems: SkillProblem[] = [];
-    for (const root of [join(cwd, PROJECT_FOLDER), ...folders, homeFolder, ...bundled]) {
-      for (const folder of await skillFolders(root)) {
-        const read = await this.#read(folder);
-        if (read === undefined || skills.size >= MAX_SKILLS) continue;
-        if ("problem" in read) problems.push(read.problem);
-        else if (!skills.has(read.skill.name) && !disabled.includes(read.skill.name)) {
-          skills.set(read.skill.name, read.skill);
-        }
-      }
+    for await (const { read } of this.#each(cwd)) {
+      if ("problem" in read) problems.push(read.problem);
+      else if (!skills.has(read.skill.name)) skills.set(read.skill.name, read.skill);
+      if (skills.size >= MAX_SKILLS) break;
     }
     return { skills: [...skills.values()].toSorted((a, b) => (a.name < b.name ? -1 : 1)), problems };
+  }
+
+  /** Returns the skills as people see them, by name, also those that cannot be loaded. */
+  async describe(cwd: string): Promise<readonly FoundSkill[]> {
+    const found = new Map<string, FoundSkill>();
+    for await (const { read, folder, source, root } of this.#each(cwd)) {
+      const parent = dirname(folder);
+      const category = parent === root ? undefined : basename(parent);
+      const about = { source, ...(category === undefined ? {} : { category }) };
+      const skill: FoundSkill =
+        "skill" in read
+          ? { ...read.skill, ...about }
+          : {
+              name: basename(folder),
+              description: "",
+              requiredVariables: [],
+              problem: read.problem.message,
+              ...about,
+            };
+      const key = `${skill.name}${skill.problem === undefined ? "" : "!"}`;
+      if (!found.has(key)) found.set(key, skill);
+      if (found.size >= MAX_SKILLS) break;
+    }
+    return [...found.values()].toSorted((a, b) => (a.name < b.name ? -1 : 1));
+  }
+
+  /** Every folder with a skill that is not disabled, in search order. */
+  async *#each(cwd: string) {
+    const { homeFolder, folders, bundledFolder, disabled } = this.#options;
+    const roots: readonly (readonly [FoundSkill["source"], string])[] = [
+      ["workspace", join(cwd, PROJECT_FOLDER)],
+      ...folders.map((folder) => ["folder", folder] as const),
+      ["home", homeFolder],
+      ...(bundledFolder === undefined ? [] : ([["bundled", bundledFolder]] as const)),
+    ];
+    for (const [source, path] of roots) {
+      const root = await realpath(path).catch(() => path);
+      for (const folder of await skillFolders(path)) {
+        const read = await this.#read(folder);
+        if (read && !("skill" in read && disabled.includes(read.skill.name)))
+          yield { read, folder, source, root };
+      }
+    }
   }
 
   async find(name: string, cwd: string): Promise<Skill | undefined> {
@@ -145,6 +181,15 @@ export interface Skill {
   readonly description: string;
   readonly path: string;
   readonly requiredVariables: readonly RequiredVariable[];
+}
+
+/** A skill as people see it. */
+export interface FoundSkill extends Omit<Skill, "path"> {
+  readonly source: "workspace" | "folder" | "home" | "bundled";
+  /** The folder that groups it with others; absent: none. */
+  readonly category?: string;
+  /** Why it cannot be loaded. */
+  readonly problem?: string;
 }
 
 /** A folder whose `SKILL.md` is invalid. */

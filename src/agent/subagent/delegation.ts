@@ -20,6 +20,8 @@ export interface Spawner {
 export interface ChildPrompt {
   readonly runId: string;
   readonly owner: string;
+  /** Key of the run that it works for, which pays for it. */
+  readonly apiKey: string | undefined;
   readonly cwd: string | null;
   /** The session it works for. Its settings apply to the sub-agent too. */
   readonly parent: Pick<SessionRow, "id" | "meta">;
@@ -119,6 +121,7 @@ export class Delegation {
   }
 
   #about({ id, task, model, callId, index, depth }: Request, count: number) {
+    const toolsets = narrowed(this.#from.input.toolsets, task.toolsets);
     return {
       subagent_id: id,
       tool_call_id: callId,
@@ -128,6 +131,7 @@ export class Delegation {
       task_index: index,
       task_count: count,
       model,
+      ...(toolsets ? { toolsets: [...toolsets] } : {}),
     };
   }
 
@@ -158,8 +162,9 @@ export class Delegation {
     const { run, session, signal } = this.#from;
     signal.throwIfAborted();
     const input = this.#inputOf(task, depth, traceparent);
-    const { owner } = run;
-    return this.#spawner.spawn({ runId: id, owner, cwd: session.cwd, parent: session, model, input });
+    const { owner, key } = run;
+    const apiKey = key ?? undefined;
+    return this.#spawner.spawn({ runId: id, owner, apiKey, cwd: session.cwd, parent: session, model, input });
   }
 
   /** Follows a sub-agent to its end and reports its events to the parent run. */

@@ -16,7 +16,7 @@ import { evaluate, type Evaluation, permission } from "../question/permission.ts
 import type { QuestionContent, QuestionKind } from "../question/question.ts";
 import type { QuestionOutcome } from "../question/questions.ts";
 import { runEvent } from "../run/event.ts";
-import { endToolSpan, startToolSpan } from "../usage.ts";
+import { endToolSpan, startToolSpan } from "../usage/spans.ts";
 import { type CallPosition, type ToolCallScope, shownChanges } from "./scope.ts";
 
 const PREVIEW_CHARACTERS = 400;

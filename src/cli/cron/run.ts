@@ -26,7 +26,7 @@ export const runCommand = defineCommand({
   },
   args: {
     job: requiredArgument("Id or name of the job"),
-    wait: switchOption("Wait for the result. Exits with 1 if the run or its delivery failed"),
+    wait: switchOption("Wait for the result. Exits with 1 if the run or its message failed"),
     json: jsonOption,
   },
   async run({ args }) {

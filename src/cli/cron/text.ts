@@ -45,7 +45,7 @@ export function jobCells(job: Job, format: (atMs: number) => string): readonly s
     id,
     STATES[state],
     manualAtMs === undefined ? next : "now (requested)",
-    [last, lastStatus ?? (last === undefined ? "-" : "running")].filter(Boolean).join(", "),
+    [last, statusWords(lastStatus) ?? (last === undefined ? "-" : "running")].filter(Boolean).join(", "),
     scheduleText(job),
     shown(definition.deliver),
     shown(definition.name),
@@ -119,7 +119,7 @@ function historyFacts(job: Job): readonly Row[] {
     ["Paused", pausedAtMs === undefined ? undefined : zonedTime(pausedAtMs, zone)],
     ["Last run", lastRunText(job)],
     ["Error", maskedIfAny(lastError)],
-    ["Delivery", maskedIfAny(lastDeliveryError)],
+    ["Message", maskedIfAny(lastDeliveryError)],
     ["In a row", failureStreak > 1 ? `${failureStreak} failures` : undefined],
     ["Created", zonedTime(job.createdAtMs, zone)],
   ];
@@ -165,11 +165,15 @@ export function nextRunText({
 }
 
 function lastRunText({ lastRunAtMs, lastStatus, lastError, lastDeliveryError, definition }: Job): string {
-  if (lastRunAtMs === undefined) return lastStatus ?? "never";
+  if (lastRunAtMs === undefined) return statusWords(lastStatus) ?? "never";
   const why = lastStatus === "delivery_failed" ? lastDeliveryError : lastError;
   const reason = why === undefined || lastStatus === "ok" ? "" : `: ${shown(why)}`;
-  return `${zonedTime(lastRunAtMs, definition.zone)}, ${lastStatus ?? "running"}${reason}`;
+  return `${zonedTime(lastRunAtMs, definition.zone)}, ${statusWords(lastStatus) ?? "running"}${reason}`;
 }
+
+/** The stored status of a job says delivery for what people know as its message. */
+const statusWords = (status: string | undefined): string | undefined =>
+  status === "delivery_failed" ? "message failed" : status;
 
 function scriptText({ script, isScriptOnly }: JobDefinition): string | undefined {
   if (script === undefined) return undefined;
@@ -232,7 +236,7 @@ export function runsTable(
     causeText(each),
     statusText(each),
     tookText(each),
-    deliveryText(each),
+    messageText(each),
     each.outputFile !== undefined && each.endedAtMs !== undefined ? each.outputFile : "-",
     noteText(each),
   ]);
@@ -251,11 +255,11 @@ export function endText(occurrence: Occurrence): string {
 function undeliveredText({ deliveryStatus, deliveryError }: Occurrence): string {
   if (deliveryStatus === "pending") return "; its message is not delivered yet";
   if (deliveryStatus !== "failed" && deliveryStatus !== "unknown") return "";
-  const what = deliveryStatus === "failed" ? "delivery failed" : "delivery unconfirmed";
+  const what = deliveryStatus === "failed" ? "its message failed" : "its message is unconfirmed";
   return `; ${what}${deliveryError === undefined ? "" : `: ${shown(deliveryError)}`}`;
 }
 
-function deliveryText({ deliveryStatus }: Occurrence): string {
+function messageText({ deliveryStatus }: Occurrence): string {
   if (deliveryStatus === undefined || deliveryStatus === "none") return "-";
   return deliveryStatus;
 }

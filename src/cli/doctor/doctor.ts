@@ -11,6 +11,7 @@ import { EXIT_FAILURE } from "../chat/run.ts";
 import { execFile } from "node:child_process";
 import { access, constants, stat, statfs } from "node:fs/promises";
 import { dirname } from "node:path";
+import { countStored } from "../../agent/session/queries.ts";
 import type { Config } from "../../../generated/config/types.gen.ts";
 import { envPath, resolvePaths } from "../../config/home.ts";
 import { formatConfigIssue } from "../../config/check.ts";
@@ -228,11 +229,7 @@ async function database(): Promise<CheckResult> {
   let sessions = 0;
   try {
     await withDatabase(found, async (store) => {
-      const { count } = await store.read
-        .selectFrom("sessions")
-        .select((is) => is.fn.countAll<number | string>().as("count"))
-        .executeTakeFirstOrThrow();
-      sessions = Number(count);
+      sessions = await countStored(store);
     });
   } catch (error) {
     return unusable(found, error instanceof Error ? error.message : String(error));

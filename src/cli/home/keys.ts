@@ -56,6 +56,7 @@ const create = defineCommand({
     expires: textOption("time", "When it expires, such as 30d or 2027-01-31T08:00Z. Default: never"),
     "rate-limit": textOption("number", "Requests a minute. Default: no limit"),
     "max-runs": textOption("number", "Concurrent runs. Default: no limit"),
+    "day-budget": textOption("usd", "US dollars that its runs may cost on a day (UTC). Default: no limit"),
     json: jsonOption,
   },
   async run({ args }) {
@@ -76,6 +77,7 @@ const create = defineCommand({
           scopes,
           rateLimitRpm: toCount(args["rate-limit"], "rate-limit"),
           maxConcurrentRuns: toCount(args["max-runs"], "max-runs"),
+          dayBudgetUsd: toDollars(args["day-budget"]),
           expiresAtMs: args.expires === undefined ? null : toFuture(args.expires),
         },
         { actor: ACTOR },
@@ -150,6 +152,13 @@ function printMade({ row, secret }: MadeKey, isJson: boolean | undefined): void 
   if (isJson) return printJson({ ...keyEntry(row, Date.now()), key: secret });
   warn(`The value of ${row.name} is shown only now. Keep it secret.`);
   printData(secret);
+}
+
+function toDollars(text: string | undefined): number | null {
+  if (text === undefined) return null;
+  const usd = Number(text);
+  if (usd > 0 && usd <= 1_000_000_000) return usd;
+  throw new UsageError("--day-budget must be an amount of US dollars above 0, such as 2.50.");
 }
 
 function toCount(text: string | undefined, option: string): number | null {

@@ -1,5 +1,5 @@
 /** Rows in aligned columns. Pure. */
-import { shorten } from "../../base/text.ts";
+import { eastAsianWidth } from "get-east-asian-width";
 
 const GAP = "  ";
 /** The last column never becomes narrower than this. */
@@ -36,8 +36,8 @@ function fitColumns(rows: readonly (readonly string[])[], width: number): readon
   shrink(last, MIN_LAST_WIDTH);
   const others = widths.keys().filter((column) => column < last && !isFixed(column));
   for (const column of [...others].toSorted((a, b) => (widths[b] ?? 0) - (widths[a] ?? 0)))
-    shrink(column, Math.max(MIN_WIDTH, rows[0]?.[column]?.length ?? 0));
-  return rows.map((row) => row.map((cell, column) => shorten(cell, widths[column] ?? cell.length)));
+    shrink(column, Math.max(MIN_WIDTH, widthOf(rows[0]?.[column] ?? "")));
+  return rows.map((row) => row.map((cell, column) => shortenTo(cell, widths[column] ?? Infinity)));
 }
 
 /** Returns a block of names and values, without the values that are missing. */
@@ -53,7 +53,7 @@ function alignColumns(rows: readonly (readonly string[])[]): readonly string[] {
   const widths = widthsOf(rows, columns);
   return rows.map((row) =>
     row
-      .map((cell, column) => cell.padEnd(widths[column] ?? 0))
+      .map((cell, column) => cell + " ".repeat(Math.max(0, (widths[column] ?? 0) - widthOf(cell))))
       .join(GAP)
       .trimEnd(),
   );
@@ -62,6 +62,34 @@ function alignColumns(rows: readonly (readonly string[])[]): readonly string[] {
 /** Returns the widths of the first columns. */
 function widthsOf(rows: readonly (readonly string[])[], columns: number): readonly number[] {
   return Array.from({ length: columns }, (_, column) =>
-    Math.max(...rows.map((row) => row[column]?.length ?? 0)),
+    Math.max(...rows.map((row) => widthOf(row[column] ?? ""))),
   );
+}
+
+const PLAIN = /^[\x20-\x7e]*$/;
+
+/** Returns the columns of the terminal that a text takes: two for a Chinese, Japanese or Korean character. */
+function widthOf(text: string): number {
+  if (PLAIN.test(text)) return text.length;
+  let width = 0;
+  for (const character of text) width += widthOfCharacter(character);
+  return width;
+}
+
+/** Marks combine with the character before them. */
+function widthOfCharacter(character: string): number {
+  return /^[\p{M}\u200b-\u200d]$/u.test(character) ? 0 : eastAsianWidth(character.codePointAt(0) ?? 0);
+}
+
+/** Returns at most `max` columns of `text`; a shortened text ends in "…". */
+function shortenTo(text: string, max: number): string {
+  if (widthOf(text) <= max) return text;
+  let kept = "";
+  let left = max - 1;
+  for (const character of text) {
+    left -= widthOfCharacter(character);
+    if (left < 0) break;
+    kept += character;
+  }
+  return `${kept.trimEnd()}…`;
 }

@@ -8,7 +8,8 @@ import { hideSecrets } from "../../config/secret-values.ts";
 import { checkToolInput, describeModels, openModels, type ModelStatus } from "../../app/models.ts";
 import { currentContext } from "../kit/context.ts";
 import { createEngine } from "../../agent/model.ts";
-import type { ModelRef, ToolSpec, TurnEnd } from "../../agent/engine.ts";
+import type { ModelRef } from "../../agent/engine.ts";
+import { hasFailed, tryModel, type Trial } from "../../agent/engines/trial.ts";
 import { systemClock } from "../../base/time.ts";
 
 export interface ModelDeps {
@@ -29,62 +30,24 @@ export async function loadModels(): Promise<ModelDeps> {
   return { loaded, config, providers: models.providers, models: models.catalog, status };
 }
 
-interface Trial {
-  readonly end: TurnEnd;
-  readonly calledTool: boolean;
-  readonly durationMs: number;
-}
-
 const TIMEOUT_MS = 120_000;
-const MAX_STEPS = 2;
 
-/** Models that cannot use tools are refused by their providers as soon as a call has one. */
-const TOOL: ToolSpec = {
-  name: "greeting",
-  description: "Returns the greeting of the day.",
-  parameters: { type: "object", properties: {}, additionalProperties: false },
-};
-
-/** Asks a model to call one tool and to answer with one sentence. Reports failures of the provider in `end`. */
-export async function tryModel(
+/** Tests a model, see src/agent/engines/trial.ts. */
+export function tryModelOf(
   { providers }: Pick<ModelDeps, "providers">,
   model: ModelRef,
   { signal }: { readonly signal?: AbortSignal } = {},
 ): Promise<Trial> {
-  const engine = createEngine({
-    providers,
-    checkInput: checkToolInput,
-    clock: systemClock,
-    log: createLog("error", () => {}),
-  });
-  const startedMs = performance.now();
-  const late = AbortSignal.timeout(TIMEOUT_MS);
-  let calledTool = false;
-  const end = await engine.runTurn({
-    runId: "run_trial",
-    model,
-    instructions:
-      "Call the tool greeting once, then answer with one short sentence that contains its result.",
-    messages: [{ role: "user", text: "Say hello." }],
-    settings: { maxOutputTokens: 2_000 },
-    tools: [TOOL],
-    maxSteps: MAX_STEPS,
-    signal: signal ? AbortSignal.any([late, signal]) : late,
-    ports: {
-      emit: () => {},
-      callTool: async () => {
-        calledTool = true;
-        return { status: "ok", text: "Hello from agentd." };
-      },
-      takeSteers: () => [],
-      saveStep: () => {},
-    },
-  });
-  return { end, calledTool, durationMs: performance.now() - startedMs };
+  const log = createLog("error", () => {});
+  const engine = createEngine({ providers, checkInput: checkToolInput, clock: systemClock, log });
+  return tryModel(engine, model, { timeoutMs: TIMEOUT_MS, signal });
 }
 
 /** Describes the result of a test in a few lines. */
-export function describeTrial({ end, calledTool, durationMs }: Trial, name: string): string {
+export function describeTrial(
+  { end, calledTool, durationMs }: Omit<Trial, "firstTokenMs">,
+  name: string,
+): string {
   if (end.stop === "aborted") return `${name} did not answer within ${TIMEOUT_MS / 1000} s.`;
   if (end.error) return `${name} failed: ${end.error.message}`;
   if (hasFailed({ end, calledTool })) {
@@ -95,10 +58,4 @@ export function describeTrial({ end, calledTool, durationMs }: Trial, name: stri
   const tool = calledTool ? "called a tool and " : "";
   const note = calledTool ? "" : "\nIt did not call the tool that it was asked to call.";
   return `${name} ${tool}answered in ${(durationMs / 1000).toFixed(1)} s (${inputTokens} tokens in, ${outputTokens} out):\n${answer}${note}`;
-}
-
-/** Returns whether the model is not usable: it failed, or neither said nor called anything. */
-export function hasFailed({ end, calledTool }: Pick<Trial, "end" | "calledTool">): boolean {
-  const isEmpty = end.text.trim() === "" && !calledTool;
-  return end.error !== undefined || end.stop === "aborted" || isEmpty;
 }

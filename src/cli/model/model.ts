@@ -8,7 +8,8 @@ import { ServiceError } from "../../base/errors.ts";
 import { loadConfig } from "../../config/config.ts";
 import { setConfigValue } from "../../config/file.ts";
 import { currentContext } from "../kit/context.ts";
-import { loadModels, type ModelDeps, describeTrial, hasFailed, tryModel } from "./deps.ts";
+import { hasFailed } from "../../agent/engines/trial.ts";
+import { loadModels, type ModelDeps, describeTrial, tryModelOf } from "./deps.ts";
 import { print, printJson, warn } from "../kit/output.ts";
 import { jsonOption, optionalArgument, requiredArgument, switchOption } from "../kit/options.ts";
 import { EXIT_FAILURE } from "../chat/run.ts";
@@ -85,7 +86,7 @@ const test = defineCommand({
     const deps = await loadModels();
     const name = args.model === undefined ? formatModel(deps.models.default) : resolve(deps, args.model);
     const ref = deps.models.resolve(name) ?? deps.models.default;
-    const trial = await tryModel(deps, ref);
+    const trial = await tryModelOf(deps, ref);
     if (args.json) {
       const { error, text, usage } = trial.end;
       const { calledTool } = trial;

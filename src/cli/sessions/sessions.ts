@@ -1,7 +1,7 @@
 /** `agentd sessions`: reads saved sessions from the database, whether the service runs or not. */
 import process from "node:process";
 import { defineCommand } from "citty";
-import type { SessionSummary } from "../../agent/session/queries.ts";
+import { otherOwners, type SessionSummary } from "../../agent/session/queries.ts";
 import { Sessions } from "../../agent/session/sessions.ts";
 import { ServiceError } from "../../base/errors.ts";
 import type { Store } from "../../store/store.ts";
@@ -198,16 +198,7 @@ async function* shownMessages(store: Store, row: SessionRow, all: boolean): Asyn
 }
 
 async function emptyHint(store: Store, name: string): Promise<string> {
-  const rows = await store.read
-    .selectFrom("sessions")
-    .select("owner")
-    .distinct()
-    .where((is) => is("transient", "=", is.lit(0)))
-    .where("owner", "!=", name)
-    .orderBy("owner")
-    .limit(MAX_OWNERS)
-    .execute();
-  const others = rows.map((row) => oneLine(row.owner)).join(", ");
+  const others = (await otherOwners(store, name, MAX_OWNERS)).map(oneLine).join(", ");
   const hint = others === "" ? "" : ` Other owners with sessions: ${others}. Select one with --owner.`;
   return `${JSON.stringify(name)} has no sessions.${hint}`;
 }

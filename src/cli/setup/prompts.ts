@@ -5,7 +5,8 @@ import { listModels } from "../../app/model-servers.ts";
 import { registerSecret } from "../../base/observe.ts";
 import type { Environment } from "../../config/home.ts";
 import { conventionalVariables, type ProviderType, type ResolvedProvider } from "../../config/providers.ts";
-import { describeTrial, hasFailed, tryModel } from "../model/deps.ts";
+import { hasFailed } from "../../agent/engines/trial.ts";
+import { describeTrial, tryModelOf } from "../model/deps.ts";
 import { describeListing, findOffers, preferredModel, type Offer } from "./offers.ts";
 import { currentKey, DEFAULT_NAME, type SetupAnswers } from "./plan.ts";
 
@@ -146,7 +147,7 @@ async function askWorkingModel(ask: Prompts, known: Known): Promise<string | und
     if (id === undefined) return undefined;
     const name = `${provider.name}:${id}`;
     ask.log.step(`Testing ${name} with one tool call`);
-    const trial = await tryModel({ providers: [provider] }, { provider: provider.name, id });
+    const trial = await tryModelOf({ providers: [provider] }, { provider: provider.name, id });
     if (!hasFailed(trial)) {
       ask.log.success(describeTrial(trial, name));
       return id;

@@ -14,7 +14,8 @@ import { UsageError } from "../kit/arguments.ts";
 import { currentContext } from "../kit/context.ts";
 import { print, warn } from "../kit/output.ts";
 import { readSecret } from "../kit/streams.ts";
-import { describeTrial, hasFailed, loadModels, tryModel } from "../model/deps.ts";
+import { hasFailed } from "../../agent/engines/trial.ts";
+import { describeTrial, loadModels, tryModelOf } from "../model/deps.ts";
 import { describeListing, preferredModel, PROVIDER_TYPES } from "./offers.ts";
 import { currentKey, planSetup, writePlan, type SetupAnswers, type SetupPlan } from "./plan.ts";
 import { askSetup } from "./prompts.ts";
@@ -162,7 +163,7 @@ function report({ secret, edits }: SetupPlan): void {
 
 async function testModel(name: string): Promise<void> {
   const deps = await loadModels();
-  const trial = await tryModel(deps, deps.models.default);
+  const trial = await tryModelOf(deps, deps.models.default);
   if (!hasFailed(trial)) return print(describeTrial(trial, name));
   warn(describeTrial(trial, name));
   process.exitCode = EXIT_FAILURE;

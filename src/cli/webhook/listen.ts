@@ -94,6 +94,8 @@ interface Plan {
 /** Of a payload on standard input; a file may be longer. */
 const MAX_PAYLOAD_CHARACTERS = 1_048_576;
 const POLL_MS = 100;
+/** Deliveries of other senders end meanwhile, too. */
+const MAX_EARLY = 1_000;
 /** Time for the record of an event that was refused or ignored, which its response does not wait for. */
 const LAST_MS = 1_000;
 
@@ -102,6 +104,9 @@ class Listener {
   readonly #watch: DeliveryWatch;
   /** Deliveries that were sent and have not ended, by the sender's id. */
   readonly #waiting = new Map<string, number>();
+  /** Ends that came while an event was sent: maybe that of the event, whose response is still to come. */
+  readonly #early: WatchEvent[] = [];
+  #isSending = false;
   #hasFailed = false;
   #isSent = false;
 
@@ -173,18 +178,24 @@ class Listener {
       ...testHeaders({}, { event, defaultEvent }),
       "x-request-id": createId("req"),
     };
+    this.#isSending = true;
     const posted = await post({ url: signed.url, headers, body });
+    this.#isSending = false;
     output.sent({ url: signed.shownUrl, bytes: body.byteLength, posted });
     const id = isGood(posted) ? deliveryIdIn(posted) : undefined;
     if (id === undefined) this.#hasFailed = true;
     else this.#waiting.set(id, (this.#waiting.get(id) ?? 0) + 1);
+    for (const early of this.#early.splice(0)) this.#settle(early);
   }
 
   #settle(event: WatchEvent): void {
     if (event.type !== "ended") return;
     const { deliveryId, status } = event.delivery;
     const count = this.#waiting.get(deliveryId);
-    if (count === undefined) return;
+    if (count === undefined) {
+      if (this.#isSending && this.#early.length < MAX_EARLY) this.#early.push(event);
+      return;
+    }
     if (status !== "completed" && status !== "delivered") this.#hasFailed = true;
     if (count > 1) this.#waiting.set(deliveryId, count - 1);
     else this.#waiting.delete(deliveryId);

@@ -38,6 +38,8 @@ function blockOfAgent(deps: PreflightDeps, job: JobDefinition): string | undefin
 }
 
 function blockOfModel({ models, fallbacks = [] }: PreflightDeps, job: JobDefinition): string | undefined {
+  const unchosen = job.model === undefined ? models.whyUnchosen?.() : undefined;
+  if (unchosen !== undefined) return unchosen;
   const ref = job.model === undefined ? models.default : models.resolve(job.model);
   if (!ref) return `Unknown model ${JSON.stringify(job.model)}: no configured provider has it.`;
   const others = fallbacks.flatMap((name) => models.resolve(name) ?? []);

@@ -75,6 +75,7 @@ export async function createKey(
     scopes: body.scopes,
     rateLimitRpm: body.rate_limit_rpm ?? null,
     maxConcurrentRuns: body.max_concurrent_runs ?? null,
+    dayBudgetUsd: body.day_budget_usd ?? null,
     expiresAtMs: toMs(body.expires_at) ?? null,
   };
   const edit = editBy(ctx, { dryRun });
@@ -105,10 +106,12 @@ export async function updateKey(
   requireKeys(ctx);
   const dryRun = query.dry_run;
   const { scopes, rate_limit_rpm: rpm, max_concurrent_runs: runs, expires_at: expires } = body;
+  const { day_budget_usd: dayBudgetUsd } = body;
   const change = {
     ...(scopes === undefined ? {} : { scopes }),
     ...(rpm === undefined ? {} : { rateLimitRpm: rpm }),
     ...(runs === undefined ? {} : { maxConcurrentRuns: runs }),
+    ...(dayBudgetUsd === undefined ? {} : { dayBudgetUsd }),
     ...(expires === undefined ? {} : { expiresAtMs: toMs(expires) ?? null }),
   };
   const edit = editBy(ctx, { dryRun, ifMatch: headers["if-match"] });

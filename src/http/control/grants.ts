@@ -18,7 +18,7 @@ export async function listGrants(
   const idOf = (row: GrantRow) => deps.grants.idOf(row);
   const rows = await deps.grants.list(ownerFilter(ctx).owner);
   const start = after === undefined ? 0 : rows.findIndex((row) => idOf(row) === after) + 1;
-  // After a revoked approval the list begins again: it repeats rather than skips.
+  // A cursor of a revoked approval is unknown: the list begins again, and repeats rather than skips.
   const page = rows.slice(start, start + limit + 1);
   return {
     status: 200,

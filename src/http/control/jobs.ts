@@ -12,6 +12,7 @@ import { matchingTimes, nextRuns, timeEntry } from "../../cron/schedule/times.ts
 import { readCronStatus } from "../../cron/tick/status.ts";
 import type { OccurrenceRow } from "../../store/schema/tables.ts";
 import type { HttpContext, HttpDeps } from "../deps.ts";
+import { whileWaiting, type WaitEnd } from "../edge/answer.ts";
 import type { HttpRequest, HttpResponse } from "../edge/contract.ts";
 import type { RunSubscribers } from "../runs/read.ts";
 import { eventCursor } from "./feed.ts";
@@ -251,32 +252,21 @@ function occurrenceOf({ id, scheduledAtMs }: Requested, { store }: HttpDeps) {
 }
 
 /** Resolves when the run has ended, at the timeout, or when the client disconnects. */
-async function ended(
+function ended(
   run: Requested,
   deps: HttpDeps,
-  until: {
-    readonly from: Awaited<ReturnType<HttpDeps["store"]["feed"]["head"]>>;
-    readonly waitMs: number;
-    readonly client: AbortSignal;
-  },
+  until: WaitEnd & { readonly from: Awaited<ReturnType<HttpDeps["store"]["feed"]["head"]>> },
 ): Promise<void> {
   const { store, clock } = deps;
-  const enough = new AbortController();
-  const stop = () => enough.abort();
-  const cancelTimer = clock.after(until.waitMs, stop);
-  until.client.addEventListener("abort", stop, { once: true });
   const hasEnded = (row: OccurrenceRow | undefined) => row !== undefined && row.ended_at !== null;
   const idle = (signal: AbortSignal) => clock.sleep(RECHECK_MS, { signal });
-  try {
+  return whileWaiting(clock, until, async (signal) => {
     if (hasEnded(await occurrenceOf(run, deps))) return;
-    for await (const { rows } of store.feed.follow(until.from, { signal: enough.signal, idle })) {
+    for await (const { rows } of store.feed.follow(until.from, { signal, idle })) {
       const isAbout = rows.length === 0 || rows.some(({ data }) => data.includes(run.id));
       if (isAbout && hasEnded(await occurrenceOf(run, deps))) return;
     }
-  } finally {
-    cancelTimer();
-    until.client.removeEventListener("abort", stop);
-  }
+  });
 }
 
 /** Time without a change after which the occurrence is read anyway. */

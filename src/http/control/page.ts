@@ -31,6 +31,22 @@ export function listBody<Row, T>(
   };
 }
 
+/**
+ * Returns a page of rows that are all in memory: an envelope without `data`, and its rows. ServiceError `invalid_cursor`
+ * when no row is at the position `after`.
+ */
+export function pageOf<Row>(
+  all: readonly Row[],
+  { limit, after }: { readonly limit: number; readonly after?: string },
+  positionOf: (row: Row) => string,
+): Omit<ListBody<never>, "data"> & { readonly rows: readonly Row[] } {
+  const index = after === undefined ? -1 : all.findIndex((row) => positionOf(row) === after);
+  if (after !== undefined && index < 0) throw wrongCursor();
+  const rows = all.slice(index + 1, index + 2 + limit);
+  const { data, ...page } = listBody(rows, limit, { positionOf, show: (row) => row });
+  return { ...page, rows: data };
+}
+
 /** Returns the id in `after`, whose ids begin with `prefix`. ServiceError `invalid_cursor`. */
 export function idCursor(after: string | undefined, prefix: string): string | undefined {
   if (after === undefined || after.startsWith(prefix)) return after;

@@ -9,25 +9,18 @@ import { idProblem, platforms as traits } from "../../deliver/target.ts";
 import type { HttpContext, HttpDeps } from "../deps.ts";
 import type { HttpRequest, HttpResponse } from "../edge/contract.ts";
 import { eventCursor } from "./feed.ts";
-import { listBody, ownerFilter } from "./page.ts";
+import { ownerFilter, pageOf } from "./page.ts";
 import { actOnce, replayedHeader } from "./write.ts";
 
 /** GET /v1/platforms, in the usual order. */
 export async function listPlatforms(
-  { query: { limit, after }, ctx }: HttpRequest<"listPlatforms", HttpContext>,
+  { query, ctx }: HttpRequest<"listPlatforms", HttpContext>,
   deps: HttpDeps,
 ): Promise<HttpResponse<"listPlatforms">> {
-  const all = await deps.delivery.platforms();
-  const index = all.findIndex(({ name }) => name === after);
-  if (after !== undefined && index < 0) {
-    const what = "after is not a position of this list. Use last_id of the previous page.";
-    throw new ServiceError("invalid_cursor", what, { param: "after" });
-  }
+  const { rows, ...page } = pageOf(await deps.delivery.platforms(), query, ({ name }) => name);
   const headers = { "x-agent-event-cursor": await eventCursor(deps) };
   const stats = await readOutboxStats(deps.store, ownerFilter(ctx));
-  const rows = all.slice(index + 1, index + 2 + limit);
-  const show = (status: PlatformStatus) => toPlatform(status, stats);
-  return { status: 200, headers, body: listBody(rows, limit, { positionOf: ({ name }) => name, show }) };
+  return { status: 200, headers, body: { ...page, data: rows.map((status) => toPlatform(status, stats)) } };
 }
 
 /** GET /v1/platforms/{platform} */

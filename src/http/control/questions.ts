@@ -13,6 +13,7 @@ import { ServiceError } from "../../base/errors.ts";
 import { redact } from "../../base/observe.ts";
 import type { QuestionRow } from "../../store/schema/tables.ts";
 import type { HttpContext, HttpDeps } from "../deps.ts";
+import { whileWaiting, type WaitEnd } from "../edge/answer.ts";
 import type { HttpRequest, HttpResponse } from "../edge/contract.ts";
 import type { RunSubscribers } from "../runs/read.ts";
 import { eventCursor } from "./feed.ts";
@@ -83,28 +84,14 @@ export async function getQuestion(
 }
 
 /** Resolves when the question is closed, at the timeout, or when the client disconnects. */
-async function closed(
-  row: QuestionRow,
-  { store, clock }: HttpDeps,
-  { waitMs, client }: { readonly waitMs: number; readonly client: AbortSignal },
-): Promise<void> {
-  const enough = new AbortController();
-  const stop = () => enough.abort();
-  const cancelTimer = clock.after(waitMs, stop);
-  client.addEventListener("abort", stop, { once: true });
-  try {
-    for await (const group of store.journal.follow(
-      { runId: row.run_id },
-      { after: 0, signal: enough.signal },
-    )) {
+function closed({ id, run_id: runId }: QuestionRow, { store, clock }: HttpDeps, until: WaitEnd) {
+  return whileWaiting(clock, until, async (signal) => {
+    for await (const group of store.journal.follow({ runId }, { after: 0, signal })) {
       const isClosed = ({ type, data }: (typeof group)[number]) =>
-        data["request_id"] === row.id && /\.(?:responded|expired)$/.test(type);
+        data["request_id"] === id && /\.(?:responded|expired)$/.test(type);
       if (group.some(isClosed)) return;
     }
-  } finally {
-    cancelTimer();
-    client.removeEventListener("abort", stop);
-  }
+  });
 }
 
 /** POST /v1/questions/{question_id}/answer */

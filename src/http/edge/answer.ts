@@ -414,3 +414,27 @@ function closing(meta: SseMeta | undefined): string {
     ? ": stream closed\n\n"
     : `data: ${meta.terminator}\n\n`;
 }
+
+/** When a request that waits is answered at the latest. */
+export interface WaitEnd {
+  readonly waitMs: number;
+  readonly client: AbortSignal;
+}
+
+/** Runs `work` with a signal that aborts at the timeout, or when the client disconnects. */
+export async function whileWaiting(
+  clock: Clock,
+  { waitMs, client }: WaitEnd,
+  work: (signal: AbortSignal) => Promise<void>,
+): Promise<void> {
+  const enough = new AbortController();
+  const stop = () => enough.abort();
+  const cancelTimer = clock.after(waitMs, stop);
+  client.addEventListener("abort", stop, { once: true });
+  try {
+    await work(enough.signal);
+  } finally {
+    cancelTimer();
+    client.removeEventListener("abort", stop);
+  }
+}

@@ -8,6 +8,7 @@ import {
   type RunPage,
 } from "../../agent/run/queries.ts";
 import { sessionKeys } from "../../agent/session/queries.ts";
+import { whileWaiting, type WaitEnd } from "../edge/answer.ts";
 import type { HttpRequest, HttpResponse } from "../edge/contract.ts";
 import type { HttpContext, HttpDeps } from "../deps.ts";
 import { findSession } from "../../agent/session/session.ts";
@@ -53,24 +54,13 @@ function isSettled({ status }: RunView): boolean {
 }
 
 /** Resolves when the run ends or asks a question, at the timeout, or when the client disconnects. */
-async function settled(
-  { id: runId, last_seq: after }: RunView,
-  { store, clock }: HttpDeps,
-  { waitMs, client }: { readonly waitMs: number; readonly client: AbortSignal },
-): Promise<void> {
-  const enough = new AbortController();
-  const stop = () => enough.abort();
-  const cancelTimer = clock.after(waitMs, stop);
-  client.addEventListener("abort", stop, { once: true });
-  try {
+function settled({ id: runId, last_seq: after }: RunView, { store, clock }: HttpDeps, until: WaitEnd) {
+  return whileWaiting(clock, until, async (signal) => {
     // Every status change is committed together with its event.
-    for await (const group of store.journal.follow({ runId }, { after, signal: enough.signal })) {
+    for await (const group of store.journal.follow({ runId }, { after, signal })) {
       if (group.some(({ type }) => isFinalEvent(type) || type.endsWith(".request"))) return;
     }
-  } finally {
-    cancelTimer();
-    client.removeEventListener("abort", stop);
-  }
+  });
 }
 
 /** GET /v1/runs: returns the caller's runs, newest first. */

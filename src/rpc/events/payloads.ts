@@ -222,6 +222,7 @@ type Data = JournalEvent["data"];
 /** Returns the report of a sub-agent from its start event. Without that event, most fields are unknown. */
 export function subagentReport(data: Data): SubagentReport {
   const { parent_id: parent, child_session_id: child, model, task_index: index, task_count: count } = data;
+  const { toolsets } = data;
   return {
     subagent_id: String(data["subagent_id"]),
     parent_id: typeof parent === "string" ? parent : null,
@@ -231,6 +232,7 @@ export function subagentReport(data: Data): SubagentReport {
     ...(typeof index === "number" ? { task_index: index } : {}),
     ...(typeof count === "number" ? { task_count: count } : {}),
     ...(typeof model === "string" ? { model } : {}),
+    ...(Array.isArray(toolsets) ? { toolsets: toolsets as string[] } : {}),
     ...(typeof child === "string" ? { child_session_id: child } : {}),
   };
 }

@@ -8,7 +8,7 @@ import { requireScope } from "../connection/calls.ts";
 import type { RpcGroup, RpcContext } from "../deps.ts";
 import { showDirective } from "./prompt.ts";
 import { callerSession, namedSession, type CallerSession, callerCwd } from "../session/session.ts";
-import { parseModelChoice } from "../../agent/engine.ts";
+import { parseModelChoice } from "../../agent/model.ts";
 import { writeSetting } from "../settings/write.ts";
 import { ensureSaved, notifyChanged, notifyInfo } from "../events/hub.ts";
 

@@ -3,7 +3,7 @@ import type { JournalEvent, NewEvent, SessionEvents } from "./journal.ts";
 import { stepTexts, rawTx, type RawTx, type Row, type Tx } from "../tx/tx.ts";
 import type { EventRow, RunRow, SessionRow } from "../schema/tables.ts";
 
-/** Of a session that anybody may write to, and of one under a lease. */
+/** Steps of a session without a lease, and of one under a lease. */
 const SESSION_STEPS_OF_ONE = {
   events: oneSession(["last_seq"]),
   both: oneSession(["last_seq", "last_message"]),

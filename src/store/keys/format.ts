@@ -1,4 +1,5 @@
 /** API keys as the HTTP API and the command line show them. Pure. */
+import { toUsd } from "./money.ts";
 import type { ApiKeyRow } from "../schema/tables.ts";
 import { configuredKeyId, keyStatus, type KeyStatus } from "./keys.ts";
 
@@ -15,6 +16,7 @@ export interface KeyEntry<Scope extends string = string> {
   readonly redacted_value: string | null;
   readonly rate_limit_rpm: number | null;
   readonly max_concurrent_runs: number | null;
+  readonly day_budget_usd: number | null;
   readonly created_by: string | null;
   readonly created_at: number | null;
   readonly expires_at: number | null;
@@ -38,6 +40,7 @@ export function keyEntry<Scope extends string>(row: ApiKeyRow, nowMs: number): K
     redacted_value: `agk_...${row.hint}`,
     rate_limit_rpm: row.rate_limit_rpm,
     max_concurrent_runs: row.max_concurrent_runs,
+    day_budget_usd: toUsd(row.day_budget_nano),
     created_by: row.created_by,
     created_at: row.created_at / 1000,
     expires_at: toSeconds(row.expires_at),
@@ -54,6 +57,7 @@ export function configuredKeyEntry<Scope extends string>(key: {
   readonly scopes: readonly string[];
   readonly rateLimitRpm?: number;
   readonly maxConcurrentRuns?: number;
+  readonly dayBudgetUsd?: number;
 }): KeyEntry<Scope> {
   return {
     object: "agent.key",
@@ -67,6 +71,7 @@ export function configuredKeyEntry<Scope extends string>(key: {
     redacted_value: null,
     rate_limit_rpm: key.rateLimitRpm ?? null,
     max_concurrent_runs: key.maxConcurrentRuns ?? null,
+    day_budget_usd: key.dayBudgetUsd ?? null,
     created_by: null,
     created_at: null,
     expires_at: null,

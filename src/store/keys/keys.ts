@@ -6,6 +6,7 @@ import type { ApiKeyRow } from "../schema/tables.ts";
 import type { Store } from "../store.ts";
 import { writeOrTry } from "../tx/dry-run.ts";
 import { lockName, type Tx } from "../tx/tx.ts";
+import { toNano } from "./money.ts";
 
 /** A key of the configuration file, without its value. */
 export interface ConfiguredKey {
@@ -26,6 +27,7 @@ export interface NewKey {
   readonly scopes: readonly string[];
   readonly rateLimitRpm: number | null;
   readonly maxConcurrentRuns: number | null;
+  readonly dayBudgetUsd: number | null;
   readonly expiresAtMs: number | null;
 }
 
@@ -145,6 +147,10 @@ export class ApiKeys {
         scopes,
         rate_limit_rpm: valueOr(change.rateLimitRpm, row.rate_limit_rpm),
         max_concurrent_runs: valueOr(change.maxConcurrentRuns, row.max_concurrent_runs),
+        day_budget_nano: valueOr(
+          change.dayBudgetUsd === undefined ? undefined : toNano(change.dayBudgetUsd),
+          row.day_budget_nano,
+        ),
         expires_at: valueOr(change.expiresAtMs, row.expires_at),
         revision: scopes === row.scopes ? row.revision : row.revision + 1,
       };
@@ -259,6 +265,7 @@ function newRow(
     previous_until: null,
     rate_limit_rpm: input.rateLimitRpm,
     max_concurrent_runs: input.maxConcurrentRuns,
+    day_budget_nano: toNano(input.dayBudgetUsd),
     revision: 1,
     created_by: actor,
     created_at: nowMs,

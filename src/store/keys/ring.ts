@@ -5,6 +5,7 @@ import { sha256 } from "../../base/text.ts";
 import type { Clock } from "../../base/time.ts";
 import type { ApiKeyRow } from "../schema/tables.ts";
 import type { Store } from "../store.ts";
+import { toUsd } from "./money.ts";
 
 /** The holder of a created key. */
 export interface CreatedKeyHolder {
@@ -22,6 +23,7 @@ export interface CreatedKeysDeps {
     readonly name: string;
     readonly rateLimitRpm: number | undefined;
     readonly maxConcurrentRuns: number | undefined;
+    readonly dayBudgetUsd: number | undefined;
   }) => void;
 }
 
@@ -97,6 +99,7 @@ export class CreatedKeys {
       name: row.name,
       rateLimitRpm: row.rate_limit_rpm ?? undefined,
       maxConcurrentRuns: row.max_concurrent_runs ?? undefined,
+      dayBudgetUsd: toUsd(row.day_budget_nano) ?? undefined,
     });
     this.#touch(row, nowMs);
     return holder;
@@ -118,7 +121,7 @@ export class CreatedKeys {
     return { name: row.name, owner: row.owner, scopes, validity: { onEnd } };
   }
 
-  /** Saves the time of use, in the background. The request does not depend on it. */
+  /** Saves the time of use, in the background. A failure does not refuse the request. */
   #touch({ id, last_used_at: last }: ApiKeyRow, nowMs: number): void {
     if (last !== null && nowMs - last < USED_MS) return;
     const used = { last_used_at: nowMs };

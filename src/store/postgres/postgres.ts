@@ -2,6 +2,7 @@
 import type { Kysely } from "kysely";
 import type { Change } from "../feed/change.ts";
 import type { Tables } from "../schema/tables.ts";
+import { type CountedTable, Counts } from "../tx/counts.ts";
 import { isUnavailable, toStoreError, unavailable } from "../tx/group.ts";
 import {
   createKysely,
@@ -106,12 +107,14 @@ class PostgresDriver implements Driver {
       nowMs: this.#now?.() ?? nowMs,
       afterCommit: [],
       changes: [],
+      counts: new Counts(),
     };
     return {
       // The database works in a process of its own.
       isFull: () => false,
       afterCommit: share.afterCommit,
       changes: share.changes,
+      counts: share.counts,
       enter: () => (this.#work = new PostgresTx(share)),
       commit: () => this.#end(connection, "commit"),
       rollback: () => this.#end(connection, "rollback").catch(() => undefined),
@@ -188,6 +191,7 @@ interface PostgresShare {
   readonly nowMs: number;
   readonly afterCommit: (() => void)[];
   readonly changes: Change[];
+  readonly counts: Counts;
 }
 
 /** One unit of work's view of a PostgreSQL transaction. Statements that are not awaited one by one are pipelined. */
@@ -270,6 +274,11 @@ class PostgresTx implements WorkTx {
   record(change: Change): void {
     this.#assertOpen();
     this.#share.changes.push(change);
+  }
+
+  count<K extends CountedTable>(table: K, row: Tables[K]): void {
+    this.#assertOpen();
+    this.#share.counts.add(table, row);
   }
 
   /** Sends one statement and tracks it until it is answered. */

@@ -4,7 +4,8 @@ import type { Kysely } from "kysely";
 import type { Migration, MigratorProps } from "kysely/migration";
 import { unavailable } from "../tx/group.ts";
 import { createStatements, type Dialect } from "./define.ts";
-import { BUSY_TIMEOUT_MS, type SqliteFile } from "../sqlite.ts";
+import { BUSY_TIMEOUT_MS } from "../sqlite-connection.ts";
+import type { SqliteFile } from "../sqlite.ts";
 import { tables, type Tables } from "./tables.ts";
 
 const LOCK_WAIT_MS = 60_000;

@@ -4,6 +4,7 @@
  */
 import { type RowOf, table } from "./define.ts";
 import { cronJobs, cronTickers, occurrences } from "./cron-tables.ts";
+import { usageTables } from "./usage-tables.ts";
 
 // The agent: sessions, their journal, and what their runs ask and use
 
@@ -209,17 +210,6 @@ const grants = table(
   ["owner", "signature"],
 );
 
-/** Tokens that an owner's runs used on a day. */
-const spending = table(
-  {
-    owner: "text",
-    /** `YYYY-MM-DD`, UTC. */
-    day: "text",
-    tokens: "integer",
-  },
-  ["owner", "day"],
-);
-
 // Work that must survive a crash: claims, outgoing messages, received webhooks, scheduled jobs
 
 /** Once-only work: a row is a claim on (scope, key). */
@@ -404,6 +394,8 @@ const apiKeys = table(
     previous_until: "integer?",
     rate_limit_rpm: "integer?",
     max_concurrent_runs: "integer?",
+    /** Billionths of a US dollar. */
+    day_budget_nano: "integer?",
     /** Grows with each change of its rights: connections with an older revision end. */
     revision: "integer",
     /** Name of a key, or cli. */
@@ -434,7 +426,7 @@ export const tables = {
   ledger,
   outbox,
   grants,
-  spending,
+  ...usageTables,
   responses,
   deliveries,
   delivery_bodies: deliveryBodies,
@@ -457,6 +449,7 @@ export type QuestionRow = Tables["questions"];
 export type LedgerRow = Tables["ledger"];
 export type OutboxRow = Tables["outbox"];
 export type GrantRow = Tables["grants"];
+export type UsageDayRow = Tables["usage_days"];
 export type ResponseRow = Tables["responses"];
 export type DeliveryRow = Tables["deliveries"];
 export type DeliveryBodyRow = Tables["delivery_bodies"];

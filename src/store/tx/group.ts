@@ -100,20 +100,23 @@ export class GroupCommitter {
       if (isUnavailable(failure.error)) throw failure.error;
       return cut(segment, failure);
     }
-    await this.#writeChanges(transaction);
+    await this.#writeShared(transaction);
     await this.#commit(transaction);
     this.#runAfterCommit(transaction);
     for (const entry of segment.slice(0, count)) entry.resolve(entry.value as never);
     return count < segment.length ? [segment.slice(count)] : [];
   }
 
-  /** One insert for the changes of all works. */
-  async #writeChanges(transaction: OpenTransaction): Promise<void> {
-    if (transaction.changes.length === 0 || !this.#onChanges) return;
+  /** Writes what all works counted, and one insert for their changes. */
+  async #writeShared(transaction: OpenTransaction): Promise<void> {
+    const { counts } = transaction;
+    const changes = this.#onChanges ? transaction.changes : [];
+    if (changes.length === 0 && counts.isEmpty) return;
     try {
       const tx = transaction.enter();
-      await writeChanges(rawTx(tx), transaction.changes);
-      tx.afterCommit(this.#onChanges);
+      if (!counts.isEmpty) await counts.write(rawTx(tx));
+      if (changes.length > 0) await writeChanges(rawTx(tx), changes);
+      if (changes.length > 0 && this.#onChanges) tx.afterCommit(this.#onChanges);
       await tx.finish();
     } catch (error) {
       await transaction.rollback();

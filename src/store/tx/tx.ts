@@ -15,6 +15,7 @@ import {
 import type { Change } from "../feed/change.ts";
 import type { Dialect } from "../schema/define.ts";
 import { tables, type Tables } from "../schema/tables.ts";
+import { type CountedTable, Counts } from "./counts.ts";
 
 /**
  * One open transaction. Valid only inside its `work`; used later, it rejects. A failed statement fails the work, even
@@ -59,6 +60,11 @@ export interface Tx {
   afterCommit(run: () => void): void;
   /** Records a change for the feed, written with the others of the transaction; dropped when the work fails. */
   record(change: Change): void;
+  /**
+   * Adds to the counters of the row with the key of `row`, which is created when it does not exist: all columns outside of
+   * the key are counters. Written before the commit, once for all works of the transaction; dropped when the work fails.
+   */
+  count<K extends CountedTable>(table: K, row: Tables[K]): void;
 }
 
 /** A value that both databases can store in a column. */
@@ -156,6 +162,8 @@ export interface OpenTransaction {
   readonly afterCommit: readonly (() => void)[];
   /** Changes that the works recorded, in order. */
   readonly changes: readonly Change[];
+  /** What the works counted. */
+  readonly counts: Counts;
 }
 
 /** State that the units of work in one transaction share, in both drivers. */
@@ -163,10 +171,11 @@ export interface SharedWork {
   readonly nowMs: number;
   readonly afterCommit: (() => void)[];
   readonly changes: Change[];
+  readonly counts: Counts;
 }
 
 export function shareWork(nowMs: number): SharedWork {
-  return { nowMs, afterCommit: [], changes: [] };
+  return { nowMs, afterCommit: [], changes: [], counts: new Counts() };
 }
 
 export interface WorkTx extends RawTx {

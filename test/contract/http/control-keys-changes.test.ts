@@ -184,7 +184,7 @@ scenario(
   async (service) => {
     const { ApiKeys } = await import("../../../src/store/keys/keys.ts");
     const keys = new ApiKeys({ store: service.service.store, configured: [] });
-    const plain = { rateLimitRpm: null, maxConcurrentRuns: null, expiresAtMs: null };
+    const plain = { rateLimitRpm: null, maxConcurrentRuns: null, dayBudgetUsd: null, expiresAtMs: null };
     const make = (name: string) =>
       keys.create({ name, owner: name, scopes: ["admin"], ...plain }, { actor: "cli" });
     const [one, two] = [await make("one"), await make("two")];

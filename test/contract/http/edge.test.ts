@@ -37,6 +37,9 @@ const BODIES: Readonly<Record<string, object>> = {
   retryMessages: { status: ["dead"] },
   dropMessages: { status: ["dead"] },
   testPlatform: {},
+  testModel: {},
+  detectProviders: {},
+  reloadMcp: {},
   createJob: { schedule: "daily", prompt: "hi" },
   updateJob: { name: "another" },
   pauseJob: {},
@@ -51,6 +54,9 @@ const BODIES: Readonly<Record<string, object>> = {
   undoSession: {},
   updateConfig: { log: { level: "warn" } },
 };
+
+/** Operations that use the database for an Idempotency-Key alone. */
+const KEYED = new Set(["testPlatform", "testModel", "detectProviders", "reloadMcp"]);
 
 const pathOf = ({ route }: NamedOperation) => route.replaceAll(/\{[^}]+\}/g, "x");
 
@@ -235,8 +241,8 @@ scenarioOfAll(503, { title: "the database cannot be reached" }, async (service, 
   await writeSubscriptions(service, { x: { secret: "a-secret-of-the-tests" } });
   await service.service.store.close();
   const path = operation.id === "getDetailedHealth" ? "?strict=true" : "";
-  // Only the key of a test message is in the database.
-  const headers = operation.id === "testPlatform" ? { ...bearer, "idempotency-key": "k" } : bearer;
+  // Only the key of such a request is in the database.
+  const headers = KEYED.has(operation.id) ? { ...bearer, "idempotency-key": "k" } : bearer;
   const response = await ask(service, { ...operation, route: `${operation.route}${path}` }, headers);
   assert.equal(response.status, 503, await response.clone().text());
   if (operation.id === "getDetailedHealth") return; // answers with what it knows, see health.test.ts

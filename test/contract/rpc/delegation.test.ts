@@ -5,11 +5,13 @@ import type { Json, RpcHost } from "../../harness/rpc.ts";
 import { openSession, rpcScenario, takeTurn } from "./scenario.ts";
 
 /** "go" delegates the goals; a sub-agent does what `child` says. */
-function family(goals: readonly string[], child: Script): Script {
+function family(goals: readonly string[], child: Script, about: object = {}): Script {
   return (state) => {
     if (state.user !== "go") return child(state);
     if (state.step > 0) return { text: "over" };
-    return { calls: [{ tool: "delegate_task", input: { tasks: goals.map((goal) => ({ goal })) } }] };
+    return {
+      calls: [{ tool: "delegate_task", input: { tasks: goals.map((goal) => ({ goal, ...about })) } }],
+    };
   };
 }
 
@@ -36,14 +38,17 @@ rpcScenario(
   {
     title: "a delegation is reported from the request to the end, in order, inside its tool",
     tools: [createDelegateTask()],
-    script: family(["dig", "fill"], ({ step, user }) =>
-      step === 0
-        ? {
-            reasoning: `how to ${user}`,
-            text: `I will ${user}`,
-            calls: [{ tool: "probe", input: { command: "ls" } }],
-          }
-        : { text: `did ${user}` },
+    script: family(
+      ["dig", "fill"],
+      ({ step, user }) =>
+        step === 0
+          ? {
+              reasoning: `how to ${user}`,
+              text: `I will ${user}`,
+              calls: [{ tool: "probe", input: { command: "ls" } }],
+            }
+          : { text: `did ${user}` },
+      { toolsets: ["terminal"] },
     ),
   },
   async (host) => {
@@ -59,6 +64,7 @@ rpcScenario(
           [each.payload.subagent_id, each.payload.task_index, each.payload.task_count, each.payload.depth],
           [requested.subagent_id, index, 2, 1],
         );
+        assert.deepEqual(each.payload.toolsets, ["terminal"]);
         assert.ok(each.turn_id && each.seq > 0);
       }
       assert.deepEqual([requested.status, start.status, end.status], ["queued", "running", "completed"]);

@@ -42,7 +42,7 @@ rpcScenario(
 rpcScenario("process.list", "reports how a process ended", async (host, setting) => {
   const { sessionId, id } = await withProcess(host, setting, "exit 3");
   await setting.service.service.deps.processes.wait(id, sessionId, {
-    timeoutMs: 10_000,
+    timeoutMs: 60_000,
     signal: new AbortController().signal,
   });
   assert.equal(

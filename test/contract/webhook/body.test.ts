@@ -262,7 +262,7 @@ test("Content-Length with Transfer-Encoding, and lengths that are none, are refu
 });
 
 async function until(isDone: () => boolean): Promise<void> {
-  const patience = AbortSignal.timeout(15_000);
+  const patience = AbortSignal.timeout(60_000);
   while (!isDone()) {
     patience.throwIfAborted();
     await new Promise((resolve) => setTimeout(resolve, 5));

@@ -87,7 +87,7 @@ test("a route to github_comment without a program gh is logged at the start, and
 
 /** The outbox once each of its messages was tried, by the names of their targets. */
 async function tried({ test: { service } }: WebhookService) {
-  const patience = AbortSignal.timeout(10_000);
+  const patience = AbortSignal.timeout(60_000);
   for (;;) {
     const rows = await service.store.read.selectFrom("outbox").selectAll().orderBy("target").execute();
     if (rows.every(({ attempts, status }) => attempts > 0 && status !== "leased")) return rows;

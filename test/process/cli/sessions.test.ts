@@ -309,7 +309,7 @@ describe("agentd sessions export of a long session", () => {
     await place.add({ id: "big" }, messages);
     const output = join(place.home, "big.json");
     const env = programEnvironment({ AGENTD_HOME: place.home });
-    const changes = watch(place.home, { signal: AbortSignal.timeout(20_000) });
+    const changes = watch(place.home, { signal: AbortSignal.timeout(60_000) });
     const [file, ...words] = agentdCommand("sessions", "export", "big", "--output", output);
     const child = spawn(file, words, { env, stdio: "ignore" });
     const ended = once(child, "exit");

@@ -1,9 +1,13 @@
 /** `agentd webhook listen` beside a running gateway: real processes, one home. */
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
+import { once } from "node:events";
 import { writeFile } from "node:fs/promises";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import process from "node:process";
+import { buffer } from "node:stream/consumers";
 import { test } from "node:test";
 import { createGatewayPlace, type GatewayProcess } from "../../harness/gateway.ts";
 import { sign } from "../../harness/webhook.ts";
@@ -108,6 +112,35 @@ test("listen sends a signed event through the gateway and shows its stages, its 
   const ignored = await place.webhook(["listen", "ci", "--event", "other", "--once"]);
   assert.equal(ignored.code, 1);
   assert.match(ignored.stdout, /events +stop {2}other is not one of push/);
+  assert.equal(await gateway.kill("SIGTERM"), 0);
+});
+
+test("listen ends when its event was handled before the response to it came", async () => {
+  await using place = await createPlace();
+  const gateway = await place.start();
+  await place.webhook(["subscribe", "ci", "--prompt", "hello {n}", "--secret", "s1"]);
+  const handled = Promise.withResolvers<void>();
+  const slow = createServer(async (request, response) => {
+    const body = new Uint8Array(await buffer(request));
+    const passed = Object.entries(request.headers).filter(([name]) => /^(?:x-|content-type)/.test(name));
+    const headers = Object.fromEntries(passed) as Record<string, string>;
+    const address = `${new URL(place.url).origin}${request.url}`;
+    const answer = await fetch(address, { method: "POST", body, headers });
+    const text = await answer.text();
+    await handled.promise;
+    response.writeHead(answer.status, { "content-type": "application/json" }).end(text);
+  }).listen(0, "127.0.0.1");
+  await once(slow, "listening");
+  const url = `http://127.0.0.1:${(slow.address() as AddressInfo).port}`;
+  const { code, stdout, stderr } = await place.listen(
+    ["ci", "--event", "push", "--once", "--url", url],
+    (text) => {
+      if (/\] completed$/m.test(text)) handled.resolve();
+    },
+  );
+  slow.close();
+  assert.equal(code, 0, stdout + stderr);
+  assert.match(stdout, /\] completed\n[^]*Response \(202\)/);
   assert.equal(await gateway.kill("SIGTERM"), 0);
 });
 

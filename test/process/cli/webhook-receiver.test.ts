@@ -54,7 +54,7 @@ function post(url: string, body: string, secret: string): Promise<Response> {
 
 /** The record once what it owes was sent, or `status` where it owes nothing. */
 async function recorded(store: Store, id: string, status: string): Promise<void> {
-  const patience = AbortSignal.timeout(30_000);
+  const patience = AbortSignal.timeout(60_000);
   for (;;) {
     const found = await new Deliveries(store).show(id);
     const message = found?.outboxId && (await store.find("outbox", { id: found.outboxId }));

@@ -11,7 +11,7 @@ import packageFile from "../../../package.json" with { type: "json" };
 import type { Block } from "./blocks.ts";
 
 const root = join(import.meta.dirname, "../../..");
-const TIMEOUT_MS = 90_000;
+const TIMEOUT_MS = 240_000;
 /** Settings that the YAML of the pages takes from the environment. */
 const SECRETS = {
   WEBHOOK_SECRET: "s".repeat(32),

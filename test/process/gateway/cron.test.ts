@@ -140,7 +140,7 @@ test(
     const lost = await agentd(["cron", "run", "plain", "--wait"], env);
     assert.match(
       lost.stdout,
-      /Outcome: ok after [\d.]+ s; delivery failed: all: No platform has a home channel/,
+      /Outcome: ok after [\d.]+ s; its message failed: all: No platform has a home channel/,
     );
     assert.equal(lost.code, 1);
     assert.equal(await second.kill("SIGTERM"), 0);

@@ -6,6 +6,7 @@ import { test } from "node:test";
 import { agentd } from "../../harness/agentd.ts";
 import { createGatewayPlace } from "../../harness/gateway.ts";
 import { saying, startModelServer } from "../../harness/openai-server.ts";
+import { freePort } from "../cli/free-port.ts";
 import { createHome } from "../../unit/config/home-folder.ts";
 
 /** Sends one prompt over HTTP; resolves to the status and the text of the response. */
@@ -70,6 +71,31 @@ test("a key without a model is named at the start, by model show, model list and
   const gateway = await place.start();
   assert.match(gateway.stdout(), /demo:demo \(OPENAI_API_KEY is set, but no model is chosen.*agentd setup/);
   assert.match(await prompt(gateway.url, await place.key()), /demo model.*agentd setup/);
+});
+
+test("with a key and no chosen model, webhooks and scheduled jobs fail and say why; the demo model answers neither", async () => {
+  const [port, canary] = [await freePort(), "a-key-of-nobody-at-all"];
+  const env = { OPENAI_API_KEY: canary, WEBHOOK_ENABLED: "true", WEBHOOK_PORT: port };
+  await using place = await createGatewayPlace(env);
+  const gateway = await place.start();
+  const own = { AGENTD_HOME: place.home, AGENTD_DATABASE_URL: place.database, ...env };
+  const reason = /OPENAI_API_KEY is set, but no model is chosen\. Choose one with `agentd setup`/;
+  assert.match(gateway.stdout(), /and webhooks and scheduled jobs fail/);
+
+  assert.equal((await agentd(["webhook", "subscribe", "hook", "--prompt", "Say hi."], own)).code, 0);
+  assert.equal((await agentd(["webhook", "test", "hook"], own)).code, 0);
+  let deliveries = "";
+  while (!/"status": ?"failed"/.test(deliveries)) {
+    assert.doesNotMatch(deliveries, /"status": ?"delivered"/);
+    deliveries = (await agentd(["webhook", "deliveries", "list", "--json"], own)).stdout;
+  }
+  assert.match(deliveries, reason);
+
+  const made = await agentd(["cron", "create", "every 1h", "Say hi.", "--name", "hi"], own);
+  assert.equal(made.code, 0, made.stderr);
+  const ran = await agentd(["cron", "run", "hi", "--wait"], own);
+  assert.equal(ran.code, 1);
+  assert.match(ran.stdout + ran.stderr, reason);
 });
 
 test("config set, config check, model set and the start agree about a default model without its key", async () => {

@@ -33,7 +33,9 @@ export async function installPackage(): Promise<Installed> {
     program: await unpack(await pack(base), base),
     elsewhere,
     environment: (env = {}) => {
-      const { PATH = "", ...own } = programEnvironment({ HOME: home });
+      // Of its own: no later run finds anything by the path of this one.
+      const cache = { NODE_COMPILE_CACHE: join(base, "compiled") };
+      const { PATH = "", ...own } = programEnvironment({ HOME: home, ...cache });
       return { ...own, PATH: `${runtimes}${delimiter}${PATH}`, ...env };
     },
     [Symbol.asyncDispose]: () => rm(base, { recursive: true, force: true, maxRetries: 20, retryDelay: 100 }),

@@ -2,10 +2,11 @@
 import assert from "node:assert/strict";
 import { execFile, spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
-import { mkdtemp } from "node:fs/promises";
+import { mkdtemp, realpath } from "node:fs/promises";
 import { createServer, type AddressInfo } from "node:net";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import process from "node:process";
+import { promisify } from "node:util";
 import type { CommandDef } from "citty";
 import { subCommandNames, subCommandOf } from "../../../src/cli/kit/command.ts";
 import type { Installed } from "./installed.ts";
@@ -37,6 +38,17 @@ export async function commandsOf(
   });
   return [{ names, isGroup: below.length > 0 }, ...(await Promise.all(found)).flat()];
 }
+
+/** Runs the program for one command after the other, in one process: to start it for each takes most of a minute. */
+const HELP = `
+import { pathToFileURL } from "node:url";
+const [, main, list] = process.argv;
+for (const stream of [process.stdout, process.stderr]) stream.setMaxListeners(0);
+for (const [at, names] of JSON.parse(list).entries()) {
+  process.argv = [process.argv[0], main, ...names, "--help"];
+  await import(pathToFileURL(main).href + "?" + at);
+  process.stdout.write("\\0" + (process.exitCode ?? 0) + "\\0");
+}`;
 
 export class Smoke {
   readonly installed: Installed;
@@ -92,6 +104,21 @@ export class Smoke {
     return last;
   }
 
+  /** Prints the help of each command by the program, and checks it and its exit code. */
+  async help(rows: readonly (readonly [names: readonly string[], wanted: RegExp])[]): Promise<void> {
+    const { program, elsewhere: cwd } = this.installed;
+    const main = join(dirname(await realpath(program)), "main.mjs");
+    const words = ["--input-type=module", "-e", HELP, main, JSON.stringify(rows.map(([names]) => names))];
+    const env = this.installed.environment({ AGENTD_HOME: cwd });
+    const { stdout, stderr } = await promisify(execFile)("node", words, { cwd, env });
+    const outputs = stdout.split("\0");
+    for (const [at, [names, wanted]] of rows.entries()) {
+      const [text = "", code] = outputs.slice(2 * at);
+      const about = `agentd ${names.join(" ")} --help ended with ${code}: ${text}${stderr}`;
+      if (code !== "0" || !wanted.test(text) || CRASH.test(text + stderr)) this.failures.push(about);
+    }
+  }
+
   /** Starts a command that serves its standard input, sends a message, waits for the output, and ends the input. */
   async serve(
     home: string,
@@ -133,7 +160,7 @@ export class Smoke {
     const { program, elsewhere: cwd } = this.installed;
     const env = this.installed.environment({ AGENTD_HOME: home });
     return new Promise<{ code: unknown; stdout: string; stderr: string }>((resolve) => {
-      const child = execFile(program, words, { cwd, env, timeout: 60_000 }, (error, stdout, stderr) =>
+      const child = execFile(program, words, { cwd, env, timeout: 240_000 }, (error, stdout, stderr) =>
         resolve({ code: error ? (error.code ?? error.message) : 0, stdout, stderr }),
       );
       child.stdin?.end();

@@ -20,13 +20,17 @@ import process from "node:process";
 import { after, before, describe, it } from "node:test";
 import { isDeepStrictEqual } from "node:util";
 import { OutputExcerpt } from "../../../src/exec/output.ts";
-import { runCommand } from "../../../src/exec/process-group.ts";
+import { type CommandEnd, runCommand } from "../../../src/exec/process-group.ts";
 import { commandProfile } from "../../../src/exec/sandbox/rules.ts";
 import { findSandbox, type Sandbox } from "../../../src/exec/sandbox/sandbox.ts";
 import { type Attack, readingAttacks } from "./attacks.ts";
 import { changingAttacks } from "./more-attacks.ts";
 
 const CANARY = "agentd-canary-7Qx2Zk";
+/** More than any attack takes on a busy machine. */
+const PATIENCE_MS = 200_000;
+/** How long an attack may go on that would never end. */
+const ENDLESS_MS = 1_000;
 const LIMITS = { maxProcesses: 200, maxMemoryBytes: 1_073_741_824 };
 const found = await findSandbox();
 
@@ -41,12 +45,13 @@ describe("a sandboxed command", { skip: found.sandbox ? false : "bubblewrap does
   for (const attack of [...readingAttacks, ...changingAttacks]) {
     const missing = (attack.needs ?? []).filter((name) => !isInstalled(name));
     it(attack.name, { skip: missing.length > 0 && `${missing.join(", ")} is not installed` }, async () => {
-      const { output, obeyed } = await world.run(attack);
+      const { output, obeyed, end } = await world.run(attack);
       assert.equal(leakIn(output), undefined, `the command printed a secret: ${output.slice(0, 500)}`);
       assert.deepEqual(contacts, [], "the command reached a service");
       const now = { ...world.outside(), obeyed };
       assert.deepEqual(now, world.before, `something outside changed: ${output.slice(0, 500)}`);
       assert.deepEqual(leftovers(), [], "a process outlived its command");
+      assert.equal(end.stoppedBy === "timeout", attack.isEndless === true, "its time limit ended it");
     });
   }
 });
@@ -133,9 +138,9 @@ class World {
 
   /** Runs the attack in a workspace of its own, as the terminal tool would run it. */
   async run(
-    { command }: Attack,
+    { command, isEndless = false }: Attack,
     { isConfined = true }: { readonly isConfined?: boolean } = {},
-  ): Promise<{ readonly output: string; readonly obeyed: string }> {
+  ): Promise<{ readonly output: string; readonly obeyed: string; readonly end: CommandEnd }> {
     const { home = "", user = "", other = "" } = this.#words;
     const cwd = join(home, "workspace", String((this.#count += 1)));
     const own = join(this.root, "own", String(this.#count));
@@ -153,10 +158,10 @@ class World {
     };
     const profile = commandProfile(service, { writable: [cwd], own });
     const excerpt = new OutputExcerpt(1_048_576);
-    await runCommand(fill(command, { ...this.#words, pid: String(this.#service.pid) }), {
+    const end = await runCommand(fill(command, { ...this.#words, pid: String(this.#service.pid) }), {
       cwd,
       env,
-      timeoutMs: 4_000,
+      timeoutMs: isEndless ? ENDLESS_MS : PATIENCE_MS,
       onOutput: (bytes) => excerpt.push(bytes),
       signal: new AbortController().signal,
       confine: isConfined ? (line) => (found.sandbox as Sandbox).confine(line, profile) : undefined,
@@ -164,7 +169,7 @@ class World {
     });
     const obeyed = repositoryState(join(cwd, "repo"));
     await rm(own, { recursive: true, force: true });
-    return { output: excerpt.text(), obeyed };
+    return { output: excerpt.text(), obeyed, end };
   }
 
   /** Puts everything back that an attack changed which works. */

@@ -15,6 +15,8 @@ export interface Attack {
   readonly isUntried?: true;
   /** Without the sandbox it works for root alone. */
   readonly isForRoot?: true;
+  /** It does not end by itself, and nothing but its time limit ends it. */
+  readonly isEndless?: boolean;
 }
 
 export const attack = (name: string, command: string, ...needs: readonly string[]): Attack => ({

@@ -7,6 +7,9 @@ const untried = (...words: Parameters<typeof attack>): Attack => ({ ...attack(..
 /** An attack that works for root alone, even without the sandbox. */
 const asRoot = (...words: Parameters<typeof attack>): Attack => ({ ...attack(...words), isForRoot: true });
 
+/** An attack that only its time limit ends. */
+const endless = (name: string, command: string): Attack => ({ ...untried(name, command), isEndless: true });
+
 /** Changes outside of the workspace. */
 const writes: readonly Attack[] = [
   attack("writes a file outside", "echo x > {outside}/x"),
@@ -77,7 +80,10 @@ const writes: readonly Attack[] = [
   untried("writes a library for every program", "echo /tmp/x.so > /etc/ld.so.preload"),
   untried("writes a program", "cp /bin/true /usr/local/bin/agentd-attack"),
   untried("writes the accounts", "echo 'x::0:0::/:/bin/sh' >> /etc/passwd"),
-  untried("installs a package", "apt-get install -y sl; pip install --user x; npm install -g left-pad"),
+  untried(
+    "installs a package",
+    "apt-get install -y sl; pip install --retries 0 --user x; npm install -g --fetch-retries=0 left-pad",
+  ),
 ];
 
 /** Waits until the process that stays runs its program. */
@@ -308,10 +314,10 @@ const floods: readonly Attack[] = [
     "fills the memory by files",
     "dd if=/dev/zero of=/dev/shm/x bs=1M; dd if=/dev/zero of={user}/x bs=1M count=4096",
   ),
-  untried("fills the disk by one file", "dd if=/dev/zero of=big bs=1M count=200000; ls -l big; rm -f big"),
-  untried("prints without end", "yes"),
-  untried("sleeps without end", "sleep infinity"),
-  untried("ignores signals", "trap '' TERM INT HUP; while :; do sleep 1; done"),
+  endless("fills the disk by one file", "dd if=/dev/zero of=big bs=1M count=200000; ls -l big; rm -f big"),
+  endless("prints without end", "yes"),
+  endless("sleeps without end", "sleep infinity"),
+  endless("ignores signals", "trap '' TERM INT HUP; while :; do sleep 1; done"),
 ];
 
 export const changingAttacks: readonly Attack[] = [

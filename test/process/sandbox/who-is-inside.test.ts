@@ -255,7 +255,7 @@ async function assertOutside(told: string): Promise<void> {
 }
 
 async function eventually<T>(look: () => Promise<T | undefined>): Promise<T> {
-  const patience = AbortSignal.timeout(30_000);
+  const patience = AbortSignal.timeout(60_000);
   for (;;) {
     const found = await look();
     if (found !== undefined) return found;

@@ -7,7 +7,7 @@ import {
   startModelSpan,
   startRunSpan,
   startToolSpan,
-} from "../../../src/agent/usage.ts";
+} from "../../../src/agent/usage/spans.ts";
 import { outcomeOf } from "../../../src/agent/run/control.ts";
 import { ServiceError } from "../../../src/base/errors.ts";
 import { noSpan, offTracer } from "../../../src/base/observe.ts";
@@ -23,6 +23,8 @@ const usage = {
   reasoningTokens: 1,
   modelCalls: 2,
   toolCalls: 1,
+  costNano: 0,
+  unpricedTokens: 0,
 };
 const noStop = { stop: undefined, pendingSteer: [] };
 
@@ -30,7 +32,7 @@ test("a run is invoke_agent, with agent, conversation, model and usage", () => {
   const tracer = new KeepingTracer();
   const span = startRunSpan({ tracer, agentName: "helper" }, run, parent);
   const end = { stop: "end", text: "the secret answer", usage } as const;
-  describeRunEnd(span, end, outcomeOf(run.id, end, noStop));
+  describeRunEnd(span, end, outcomeOf(run, end, noStop));
   const kept = tracer.span("invoke_agent helper");
   assert.equal(kept.kind, "internal");
   assert.equal(kept.parent, parent);
@@ -60,7 +62,7 @@ test("a failed run reports the code of its error", () => {
   const span = startRunSpan({ tracer, agentName: "a" }, run, undefined);
   const error = { code: "provider_error", message: "it said: hello" } as const;
   const end = { stop: "error", text: "", usage, error } as const;
-  describeRunEnd(span, end, outcomeOf(run.id, end, noStop));
+  describeRunEnd(span, end, outcomeOf(run, end, noStop));
   assert.equal(tracer.span("invoke_agent a").error, "provider_error");
 });
 
@@ -68,7 +70,7 @@ test("a cancelled run is not an error", () => {
   const tracer = new KeepingTracer();
   const span = startRunSpan({ tracer, agentName: "a" }, run, undefined);
   const end = { stop: "aborted", text: "", usage } as const;
-  describeRunEnd(span, end, outcomeOf(run.id, end, noStop));
+  describeRunEnd(span, end, outcomeOf(run, end, noStop));
   const kept = tracer.span("invoke_agent a");
   assert.equal(kept.error, undefined);
   assert.equal(kept.attributes["agentd.run.status"], "cancelled");

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { once } from "node:events";
 import { test } from "node:test";
 import type { Script } from "../../../src/agent/model.ts";
-import { KeyLimits } from "../../../src/agent/usage.ts";
+import { KeyLimits } from "../../../src/agent/usage/budgets.ts";
 import { FakeClock } from "../../harness/fake-clock.ts";
 import { systemClock } from "../../../src/base/time.ts";
 import { ServiceError } from "../../../src/base/errors.ts";

@@ -2,7 +2,6 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { ServiceError } from "../../../src/base/errors.ts";
 import { FakeClock } from "../../harness/fake-clock.ts";
-import { toSessionEvent } from "../../../src/agent/run/run.ts";
 import { specSchemas } from "../../../src/http/edge/input.ts";
 import { callsOnce, createTestAgent, testTool, type TestAgent } from "../../harness/agent.ts";
 import { responseRow } from "../store/rows.ts";
@@ -18,7 +17,9 @@ async function talk(agent: TestAgent, id: string, ...texts: string[]): Promise<v
 async function sessionEvents(agent: TestAgent, sessionId: string) {
   const events = (await agent.store.journal.read({ sessionId })).filter(({ runId }) => runId === null);
   for (const event of events) {
-    const issues = specSchemas.checkNamed("SessionEvent", toSessionEvent(event));
+    const { type, sessionId: session_id, seq, atMs, data } = event;
+    const sent = { event: type, session_id, seq, timestamp: atMs / 1000, ...data };
+    const issues = specSchemas.checkNamed("SessionEvent", sent);
     assert.equal(issues, undefined, `${event.type}: ${JSON.stringify(issues)}`);
   }
   return events.map(({ type, data }) => ({ type, data }));

@@ -118,7 +118,7 @@ describe("a job as it is listed", () => {
       lastStatus: "delivery_failed",
       lastDeliveryError: "telegram: 403",
     } as const;
-    assert.match(jobText(job(failed)), /Last run: .*, delivery_failed: telegram: 403$/m);
+    assert.match(jobText(job(failed)), /Last run: .*, message failed: telegram: 403$/m);
     assert.match(jobText(job({ manualAtMs: AT })), /Next run: +now \(requested\), then 2026-01-05/);
     assert.match(jobText(job({ retryAtMs: AT + 300_000 })), /retry 2026-01-05 13:05:00/);
     assert.match(jobText(job({ lastRunAtMs: AT })), /Last run: .*, running$/m);
@@ -271,12 +271,12 @@ describe("runs as they are listed", () => {
     assert.match(runsText([late], { zone: "UTC", isOneJob: true }), /manual, late/);
     assert.equal(endText(occurrence), "ok after 3.2 s");
     const lost = { ...occurrence, deliveryStatus: "failed", deliveryError: `403 ${SECRET}` } as const;
-    assert.match(endText(lost), /^ok after 3\.2 s; delivery failed: 403 \[redacted\]$/);
+    assert.match(endText(lost), /^ok after 3\.2 s; its message failed: 403 \[redacted\]$/);
     assert.match(
       endText({ ...occurrence, deliveryStatus: "pending" }),
       /; its message is not delivered yet$/,
     );
-    assert.match(endText({ ...occurrence, deliveryStatus: "unknown" }), /; delivery unconfirmed$/);
+    assert.match(endText({ ...occurrence, deliveryStatus: "unknown" }), /; its message is unconfirmed$/);
     assert.equal(
       endText({ ...occurrence, status: "failed", reason: `no ${SECRET}` }),
       "failed after 3.2 s: no [redacted]",

@@ -19,6 +19,23 @@ describe("a table", () => {
     assert.ok(lines.every((line) => line.length <= 40));
   });
 
+  it("aligns Chinese, Japanese and Korean text, which is twice as wide, and combining marks", () => {
+    const wide = [
+      ["日報", "完了"],
+      ["café", "ok"],
+      ["cafe\u0301", "ok"],
+      ["ab", "이 폴더에 무엇이 있습니까"],
+    ];
+    assert.deepEqual(toTable(["ID", "PROMPT"], wide).split("\n"), [
+      "ID    PROMPT",
+      "日報  完了",
+      "café  ok",
+      "cafe\u0301  ok",
+      "ab    이 폴더에 무엇이 있습니까",
+    ]);
+    assert.equal(toTable(["ID", "PROMPT"], wide, 18).split("\n").at(-1), "ab    이 폴더에…");
+  });
+
   it("shortens other columns once the last one is short, and ids never, in whatever column they are", () => {
     const id = "dlv_01m8500ehg7c7e4brcb4fdyvrx";
     const wide = [["a", "a long name of a person", id, "why it is"]];

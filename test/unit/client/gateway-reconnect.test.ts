@@ -13,7 +13,7 @@ import { createScriptedGateway } from "../../harness/scripted-gateway.ts";
 
 /** Lets everything run that is due, until a fact holds. */
 async function until(fact: () => boolean): Promise<void> {
-  const giveUpMs = Date.now() + 20_000;
+  const giveUpMs = Date.now() + 60_000;
   while (!fact()) {
     assert.ok(Date.now() < giveUpMs, `never: ${fact}`);
     await new Promise((resolve) => setImmediate(resolve));

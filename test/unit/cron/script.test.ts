@@ -56,7 +56,7 @@ const failed = (reason: string): ScriptOutcome => ({ status: "failed", reason })
 const ABSENT = failed("there is no such file in the folder of scripts");
 
 async function eventually<T>(look: () => Promise<T | undefined>): Promise<T> {
-  const patience = AbortSignal.timeout(20_000);
+  const patience = AbortSignal.timeout(60_000);
   for (;;) {
     const found = await look();
     if (found !== undefined) return found;
@@ -168,13 +168,16 @@ test("a script that hangs is killed after its timeout with all its child process
     "echo $$ > own.pid",
     "while :; do sleep 1; done",
   ].join("\n");
-  const { folder, run } = await openFolder(t, { "hang.sh": hang }, { timeoutMs: SHORT_MS });
-  assert.deepEqual(await run("hang.sh"), failed("it took longer than 3 seconds"));
-  for (const name of ["own.pid", "one.pid", "two.pid"]) {
-    const pid = Number(await readFile(join(folder, name), "utf8"));
-    assert.ok(pid > 0);
-    assert.ok(await isGone(pid), name);
+  // With longer and longer limits, until it could start all of them.
+  for (const seconds of [1, 10, 60]) {
+    const { folder, run } = await openFolder(t, { "hang.sh": hang }, { timeoutMs: seconds * 1_000 });
+    assert.deepEqual(await run("hang.sh"), failed(`it took longer than ${seconds} seconds`));
+    const files = ["own.pid", "one.pid", "two.pid"].map((name) => readFile(join(folder, name), "utf8"));
+    const pids = (await Promise.all(files.map((text) => text.catch(() => "")))).map(Number);
+    for (const pid of pids.filter((each) => each > 0)) assert.ok(await isGone(pid), String(pid));
+    if (pids.every((pid) => pid > 0)) return;
   }
+  assert.fail("the script did not begin");
 });
 
 test("a script that hangs is a reported failure, and the job continues", async () => {

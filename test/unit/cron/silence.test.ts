@@ -111,7 +111,7 @@ test("a failure mark after non-ASCII characters is recognized and removed", asyn
   assert.deepEqual([status, text], ["failed", "Stra\u00dfe \ufb03  no milk"]);
 });
 
-test("any answer is checked for marks in linear time", { timeout: 20_000 }, () => {
+test("any answer is checked for marks in linear time", { timeout: 60_000 }, () => {
   const run = " -".repeat(200_000);
   assert.equal(isSilent(`a${run}b`, "line"), false);
   assert.equal(isSilent(`${run}NO_REPLY${run}`, "line"), true);

@@ -15,7 +15,7 @@ function singleton(store: Store, clock: FakeClock, name = "wecom:bot") {
 
 /** For what happens in the background and tells nobody. */
 async function until(holds: () => boolean | Promise<boolean>): Promise<void> {
-  const endMs = performance.now() + 20_000;
+  const endMs = performance.now() + 60_000;
   while (!(await holds())) {
     if (performance.now() > endMs) throw new Error("it did not come to pass");
     await new Promise<void>((resolve) => setImmediate(resolve));

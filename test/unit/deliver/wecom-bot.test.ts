@@ -353,7 +353,7 @@ describe("wecom: one connection per bot", () => {
 
 /** For what happens in the background and tells nobody. */
 async function until(holds: () => boolean): Promise<void> {
-  const endMs = performance.now() + 20_000;
+  const endMs = performance.now() + 60_000;
   while (!holds()) {
     if (performance.now() > endMs) throw new Error("it did not come to pass");
     await new Promise<void>((resolve) => setImmediate(resolve));

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Capabilities } from "../../../generated/http/client/types.gen.ts";
 import { operations } from "../../../generated/http/server.gen.ts";
-import { KeyLimits } from "../../../src/agent/usage.ts";
+import { KeyLimits } from "../../../src/agent/usage/budgets.ts";
 import { systemClock } from "../../../src/base/time.ts";
 import type { Identity } from "../../../src/http/edge/access.ts";
 import { getCapabilities } from "../../../src/http/meta/meta.ts";

@@ -137,6 +137,18 @@ test("a provider of the configuration without a key cannot have the default mode
   assert.deepEqual(catalog.default, { provider: "work", id: "claude-x" });
 });
 
+test("a key without a chosen model refuses runs without a watcher; a chosen one does not", async () => {
+  const env = { OPENAI_API_KEY: "a-key-of-nobody-at-all" };
+  const whyUnchosen = async (model: object, options = {}) =>
+    (await openModels(testConfig({ model }), env, log, options)).catalog.whyUnchosen?.();
+  assert.match((await whyUnchosen({})) ?? "", /^OPENAI_API_KEY is set, but no model is chosen\./);
+  assert.equal(await whyUnchosen({}, { needsKey: false }), undefined);
+  assert.equal(await whyUnchosen({ default: "openai:gpt-5.1" }), undefined);
+  assert.equal(await whyUnchosen({ default: "demo:demo" }), undefined);
+  const none = await openModels(testConfig({ model: { detect_local: false } }), {}, log);
+  assert.equal(none.catalog.whyUnchosen?.(), undefined);
+});
+
 test("a server that accepts and says nothing is the reason why no model answers", async () => {
   await using server = await startModelServer([], { "GET /v1/models": () => {} });
   const config = testConfig({ model: { local_servers: { slow: server.baseUrl } } });

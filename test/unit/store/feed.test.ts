@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { Counts } from "../../../src/store/tx/counts.ts";
 import { GroupCommitter } from "../../../src/store/tx/group.ts";
 import type { Change } from "../../../src/store/feed/change.ts";
 import type { ChangeRow, Feed, FeedPosition } from "../../../src/store/feed/feed.ts";
@@ -127,7 +128,12 @@ test(
 
 test("a group of works is one insert of changes, in the order of the works", async () => {
   const sent: string[] = [];
-  const share = { nowMs: 1, changes: [] as Change[], afterCommit: [] as (() => void)[] };
+  const share = {
+    nowMs: 1,
+    changes: [] as Change[],
+    afterCommit: [] as (() => void)[],
+    counts: new Counts(),
+  };
   const tx = {
     dialect: "sqlite",
     nowMs: 1,

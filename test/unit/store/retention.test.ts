@@ -88,6 +88,7 @@ test("without a retention a sweep deletes expired ledger rows only", async (t) =
     cronJobs: [],
     occurrences: 0,
     changes: 0,
+    usage: 0,
   });
   assert.deepEqual(await ids(store, "runs"), [runId]);
   assert.deepEqual(await store.read.selectFrom("ledger").select("key").execute(), [{ key: "long" }]);

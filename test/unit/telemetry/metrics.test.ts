@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { Metrics } from "../../../src/telemetry/metrics.ts";
+import { Metrics } from "../../../src/telemetry/registry.ts";
 import { parseExposition, sampleValue } from "../../harness/exposition.ts";
 
 test("counters and gauges follow their help and type", async () => {

@@ -16,7 +16,7 @@ function settingsOf(collector: Collector, more: Partial<TracingSettings> = {}): 
     serviceName: "agentd-test",
     version: "0.0.0-test",
     sampleRatio: 1,
-    timeoutMs: 1_000,
+    timeoutMs: 60_000,
     maxQueueSpans: 64,
     delayMs: 10,
     ...more,

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { addUsage, zeroUsage } from "../../../src/agent/engine.ts";
 import { createLog, silentLog } from "../../../src/base/observe.ts";
 import { createServiceMetrics } from "../../../src/telemetry/metrics.ts";
 import { parseExposition, sampleValue } from "../../harness/exposition.ts";
@@ -22,12 +23,15 @@ test("the metrics of a service parse, and have the documented names", async (t) 
     "agentd_event_loop_delay_seconds",
     "agentd_http_request_duration_seconds",
     "agentd_http_requests_total",
+    "agentd_model_cost_usd_total",
+    "agentd_model_tokens_total",
     "agentd_outbox_messages",
     "agentd_outbox_oldest_due_seconds",
     "agentd_queue_depth",
     "agentd_runs",
     "agentd_runs_total",
     "agentd_subscribers",
+    "agentd_unpriced_tokens_total",
     "agentd_uptime_seconds",
     "agentd_webhook_deliveries",
     "agentd_webhook_request_duration_seconds",
@@ -111,8 +115,11 @@ test("requests, streams and ended runs are counted", async (t) => {
   http.streamOpened("streamRunEvents");
   http.streamOpened("streamRunEvents");
   http.streamClosed("streamRunEvents");
-  runEnded("chat", "completed");
-  runEnded("chat", "completed");
+  const usage = { ...zeroUsage, modelCalls: 1, inputTokens: 10, outputTokens: 2, costNano: 5e8 };
+  const ended = { kind: "chat", status: "completed", model: "openai:gpt-5.1", usage };
+  const others = { "far:away": { ...usage, costNano: 0, unpricedTokens: 12 } };
+  runEnded(ended);
+  runEnded({ ...ended, usage: { ...addUsage(usage, others["far:away"]), others } });
   const families = parseExposition(await http.text());
   const requests = (status: string) =>
     sampleValue(families, "agentd_http_requests_total", { operation: "getRun", status });
@@ -122,6 +129,11 @@ test("requests, streams and ended runs are counted", async (t) => {
   assert.equal(sampleValue(families, `${durations}_count`, { operation: "getRun" }), 2);
   assert.equal(sampleValue(families, "agentd_subscribers", { operation: "streamRunEvents" }), 1);
   assert.equal(sampleValue(families, "agentd_runs_total", { kind: "chat", status: "completed" }), 2);
+  const of = (name: string, labels: object) => sampleValue(families, name, { ...labels });
+  assert.equal(of("agentd_model_tokens_total", { provider: "openai", type: "input" }), 20);
+  assert.equal(of("agentd_model_tokens_total", { provider: "far", type: "output" }), 2);
+  assert.equal(of("agentd_model_cost_usd_total", { provider: "openai" }), 1);
+  assert.equal(of("agentd_unpriced_tokens_total", { provider: "far" }), 12);
 });
 
 test("requests to the webhook receiver are counted by outcome", async (t) => {

@@ -24,7 +24,7 @@ async function openFolder(t: TestContext, scripts: Readonly<Record<string, strin
 }
 
 async function eventually<T>(look: () => Promise<T | undefined>): Promise<T> {
-  const patience = AbortSignal.timeout(10_000);
+  const patience = AbortSignal.timeout(60_000);
   for (;;) {
     const found = await look();
     if (found !== undefined) return found;

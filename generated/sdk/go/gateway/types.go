@@ -2020,23 +2020,27 @@ const (
 
 // SubagentReport: A sub-agent and its progress.
 type SubagentReport struct {
-	SubagentID      string               `json:"subagent_id"`
-	ParentID        *string              `json:"parent_id"`
-	Depth           int64                `json:"depth"`
-	TaskIndex       *int64               `json:"task_index,omitempty"`
-	TaskCount       *int64               `json:"task_count,omitempty"`
-	Goal            string               `json:"goal"`
-	Model           *string              `json:"model,omitempty"`
-	Status          SubagentReportStatus `json:"status"`
-	Text            *string              `json:"text,omitempty"`
-	ToolName        *string              `json:"tool_name,omitempty"`
-	ToolPreview     *string              `json:"tool_preview,omitempty"`
-	ToolCount       *int64               `json:"tool_count,omitempty"`
-	Summary         *string              `json:"summary,omitempty"`
-	DurationSeconds *float64             `json:"duration_seconds,omitempty"`
-	InputTokens     *int64               `json:"input_tokens,omitempty"`
-	OutputTokens    *int64               `json:"output_tokens,omitempty"`
-	ReasoningTokens *int64               `json:"reasoning_tokens,omitempty"`
+	SubagentID string               `json:"subagent_id"`
+	ParentID   *string              `json:"parent_id"`
+	Depth      int64                `json:"depth"`
+	TaskIndex  *int64               `json:"task_index,omitempty"`
+	TaskCount  *int64               `json:"task_count,omitempty"`
+	Goal       string               `json:"goal"`
+	Model      *string              `json:"model,omitempty"`
+	Status     SubagentReportStatus `json:"status"`
+	Text       *string              `json:"text,omitempty"`
+
+	// Absent: all configured ones.
+	Toolsets []string `json:"toolsets,omitempty"`
+
+	ToolName        *string  `json:"tool_name,omitempty"`
+	ToolPreview     *string  `json:"tool_preview,omitempty"`
+	ToolCount       *int64   `json:"tool_count,omitempty"`
+	Summary         *string  `json:"summary,omitempty"`
+	DurationSeconds *float64 `json:"duration_seconds,omitempty"`
+	InputTokens     *int64   `json:"input_tokens,omitempty"`
+	OutputTokens    *int64   `json:"output_tokens,omitempty"`
+	ReasoningTokens *int64   `json:"reasoning_tokens,omitempty"`
 
 	// Number of model calls.
 	APICalls *int64 `json:"api_calls,omitempty"`

@@ -1690,6 +1690,444 @@ class AsyncAgentClient(AsyncBase):
         )
         return cast("types.Message", await self._send(request))
 
+    async def get_usage(
+        self,
+        *,
+        from_: str | None = None,
+        to: str | None = None,
+        bucket: Literal["1d"] | None = None,
+        group_by: list[Literal["model", "owner", "key", "source", "kind"]] | None = None,
+        model: list[str] | None = None,
+        owner: list[str] | None = None,
+        key: list[str] | None = None,
+        source: list[str] | None = None,
+        kind: list[types.RunKind] | None = None,
+        limit: int | None = None,
+        after: str | None = None,
+        agent_owner: str | None = None,
+        extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
+        timeout: float | None = None,
+    ) -> types.UsageBucketList:
+        """Get the usage of each day.
+
+        Returns one entry for each day (UTC) of the window, newest first: the tokens and costs of the runs
+        that ended on it. Usage is kept for 400 days, longer than the runs. Sub-agents and compressions are
+        runs of their own.
+
+        `GET /v1/usage`. Needs a key with the scope `read`.
+
+        Args:
+            from_: Days that end after it. Unix time in seconds, or RFC 3339. Default: 30 days, today
+                included.
+            to: Days that begin before it. Unix time in seconds, or RFC 3339. Default: now.
+            bucket: Length of an entry. Default "1d".
+            group_by: Separate results for each combination of these.
+            model: Any of these models, each as `provider:model`.
+            owner: Any of these owners.
+            key: Any of these API keys, by name.
+            source: Any of these sources.
+            kind: Any of these kinds of runs.
+            limit: Default 20.
+            after: `last_id` of the previous page.
+            agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
+                reads the data of all owners.
+        """
+        request = Request(
+            "GET",
+            "/v1/usage",
+            query={
+                "from": from_,
+                "to": to,
+                "bucket": bucket,
+                "group_by": group_by,
+                "model": model,
+                "owner": owner,
+                "key": key,
+                "source": source,
+                "kind": kind,
+                "limit": limit,
+                "after": after,
+            },
+            headers={"x-agent-owner": agent_owner},
+            extra_headers=extra_headers,
+            response=response,
+            timeout=timeout,
+        )
+        return cast("types.UsageBucketList", await self._send(request))
+
+    async def list_budgets(
+        self,
+        *,
+        limit: int | None = None,
+        after: str | None = None,
+        agent_owner: str | None = None,
+        extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
+        timeout: float | None = None,
+    ) -> types.BudgetList:
+        """List the budgets of the day.
+
+        Budgets of the owner and of the owner's API keys for today (UTC), and what is spent of them.
+
+        `GET /v1/budgets`. Needs a key with the scope `read`.
+
+        Args:
+            limit: Default 20.
+            after: `last_id` of the previous page.
+            agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
+                reads the data of all owners.
+        """
+        request = Request(
+            "GET",
+            "/v1/budgets",
+            query={"limit": limit, "after": after},
+            headers={"x-agent-owner": agent_owner},
+            extra_headers=extra_headers,
+            response=response,
+            timeout=timeout,
+        )
+        return cast("types.BudgetList", await self._send(request))
+
+    async def list_prices(
+        self,
+        *,
+        model: list[str] | None = None,
+        provider: list[str] | None = None,
+        limit: int | None = None,
+        after: str | None = None,
+        agent_owner: str | None = None,
+        extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
+        timeout: float | None = None,
+    ) -> types.ModelPriceList:
+        """List the prices of models.
+
+        Prices of the models that the providers list, as calls are charged now.
+
+        `GET /v1/prices`. Needs a key with the scope `read`.
+
+        Args:
+            model: These models instead, each as `provider:model` or `model`.
+            provider: Any of these providers.
+            limit: Default 20.
+            after: `last_id` of the previous page.
+            agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
+                reads the data of all owners.
+        """
+        request = Request(
+            "GET",
+            "/v1/prices",
+            query={"model": model, "provider": provider, "limit": limit, "after": after},
+            headers={"x-agent-owner": agent_owner},
+            extra_headers=extra_headers,
+            response=response,
+            timeout=timeout,
+        )
+        return cast("types.ModelPriceList", await self._send(request))
+
+    async def list_providers(
+        self,
+        *,
+        limit: int | None = None,
+        after: str | None = None,
+        agent_owner: str | None = None,
+        extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
+        timeout: float | None = None,
+    ) -> types.ProviderList:
+        """List model providers.
+
+        The default model comes from `model.default`, which PATCH /v1/config changes.
+
+        `GET /v1/providers`. Needs a key with the scope `read`.
+
+        Args:
+            limit: Default 20.
+            after: `last_id` of the previous page.
+            agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
+                reads the data of all owners.
+        """
+        request = Request(
+            "GET",
+            "/v1/providers",
+            query={"limit": limit, "after": after},
+            headers={"x-agent-owner": agent_owner},
+            extra_headers=extra_headers,
+            response=response,
+            timeout=timeout,
+        )
+        return cast("types.ProviderList", await self._send(request))
+
+    async def detect_providers(
+        self,
+        body: types.DetectProvidersBody | None = None,
+        *,
+        agent_owner: str | None = None,
+        idempotency_key: str | None = None,
+        extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
+        timeout: float | None = None,
+    ) -> types.DetectedProviders:
+        """Find model servers on this machine.
+
+        Asks the addresses of `model.local_servers`. It changes nothing: add a server to `model.providers`
+        to use it.
+
+        `POST /v1/providers/detect`. Needs a key with the scope `admin`.
+
+        Args:
+            agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
+                reads the data of all owners.
+            idempotency_key: 1 to 255 visible ASCII characters. Repeating a request with the same key
+                returns the first result, or joins the first request while it is in progress. The same key
+                with a different request returns 409.
+        """
+        request = Request(
+            "POST",
+            "/v1/providers/detect",
+            headers={"x-agent-owner": agent_owner, "idempotency-key": idempotency_key},
+            body=ABSENT if body is None else body,
+            extra_headers=extra_headers,
+            response=response,
+            timeout=timeout,
+        )
+        return cast("types.DetectedProviders", await self._send(request))
+
+    async def test_model(
+        self,
+        body: types.TestModelBody | None = None,
+        *,
+        agent_owner: str | None = None,
+        idempotency_key: str | None = None,
+        extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
+        timeout: float | None = None,
+    ) -> types.ModelTest:
+        """Test a model.
+
+        Asks the model for one tool call and one sentence. The calls count towards the budgets of the
+        caller, and towards no run.
+
+        `POST /v1/providers/test`. Needs a key with the scope `runs`.
+
+        Args:
+            agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
+                reads the data of all owners.
+            idempotency_key: 1 to 255 visible ASCII characters. Repeating a request with the same key
+                returns the first result, or joins the first request while it is in progress. The same key
+                with a different request returns 409.
+        """
+        request = Request(
+            "POST",
+            "/v1/providers/test",
+            headers={"x-agent-owner": agent_owner, "idempotency-key": idempotency_key},
+            body=ABSENT if body is None else body,
+            extra_headers=extra_headers,
+            response=response,
+            timeout=timeout,
+        )
+        return cast("types.ModelTest", await self._send(request))
+
+    async def list_skills(
+        self,
+        *,
+        limit: int | None = None,
+        after: str | None = None,
+        agent_owner: str | None = None,
+        extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
+        timeout: float | None = None,
+    ) -> types.SkillList:
+        """List skills, by name.
+
+        Skills of the workspace, of the configured folders and of the home. Files are read again when they
+        change.
+
+        `GET /v1/skills`. Needs a key with the scope `read`.
+
+        Args:
+            limit: Default 20.
+            after: `last_id` of the previous page.
+            agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
+                reads the data of all owners.
+        """
+        request = Request(
+            "GET",
+            "/v1/skills",
+            query={"limit": limit, "after": after},
+            headers={"x-agent-owner": agent_owner},
+            extra_headers=extra_headers,
+            response=response,
+            timeout=timeout,
+        )
+        return cast("types.SkillList", await self._send(request))
+
+    async def get_skill(
+        self,
+        skill: str,
+        *,
+        include: list[Literal["instructions"]] | None = None,
+        agent_owner: str | None = None,
+        extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
+        timeout: float | None = None,
+    ) -> types.Skill:
+        """Get a skill.
+
+        `GET /v1/skills/{skill}`. Needs a key with the scope `read`.
+
+        Args:
+            skill: Name of the skill.
+            include: `instructions` adds the text of the skill.
+            agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
+                reads the data of all owners.
+        """
+        request = Request(
+            "GET",
+            f"/v1/skills/{segment(skill)}",
+            query={"include": include},
+            headers={"x-agent-owner": agent_owner},
+            extra_headers=extra_headers,
+            response=response,
+            timeout=timeout,
+        )
+        return cast("types.Skill", await self._send(request))
+
+    async def list_toolsets(
+        self,
+        *,
+        limit: int | None = None,
+        after: str | None = None,
+        agent_owner: str | None = None,
+        extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
+        timeout: float | None = None,
+    ) -> types.ToolsetList:
+        """List toolsets.
+
+        `GET /v1/toolsets`. Needs a key with the scope `read`.
+
+        Args:
+            limit: Default 20.
+            after: `last_id` of the previous page.
+            agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
+                reads the data of all owners.
+        """
+        request = Request(
+            "GET",
+            "/v1/toolsets",
+            query={"limit": limit, "after": after},
+            headers={"x-agent-owner": agent_owner},
+            extra_headers=extra_headers,
+            response=response,
+            timeout=timeout,
+        )
+        return cast("types.ToolsetList", await self._send(request))
+
+    async def list_tools(
+        self,
+        *,
+        toolset: list[str] | None = None,
+        server: list[str] | None = None,
+        limit: int | None = None,
+        after: str | None = None,
+        agent_owner: str | None = None,
+        extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
+        timeout: float | None = None,
+    ) -> types.ToolList:
+        """List tools, by name.
+
+        Tools that the agent has now; those of MCP servers change.
+
+        `GET /v1/tools`. Needs a key with the scope `read`.
+
+        Args:
+            toolset: Any of these toolsets.
+            server: Any of these MCP servers.
+            limit: Default 20.
+            after: `last_id` of the previous page.
+            agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
+                reads the data of all owners.
+        """
+        request = Request(
+            "GET",
+            "/v1/tools",
+            query={"toolset": toolset, "server": server, "limit": limit, "after": after},
+            headers={"x-agent-owner": agent_owner},
+            extra_headers=extra_headers,
+            response=response,
+            timeout=timeout,
+        )
+        return cast("types.ToolList", await self._send(request))
+
+    async def list_mcp_servers(
+        self,
+        *,
+        limit: int | None = None,
+        after: str | None = None,
+        agent_owner: str | None = None,
+        extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
+        timeout: float | None = None,
+    ) -> types.McpServerList:
+        """List MCP servers, by name.
+
+        `GET /v1/mcp/servers`. Needs a key with the scope `read`.
+
+        Args:
+            limit: Default 20.
+            after: `last_id` of the previous page.
+            agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
+                reads the data of all owners.
+        """
+        request = Request(
+            "GET",
+            "/v1/mcp/servers",
+            query={"limit": limit, "after": after},
+            headers={"x-agent-owner": agent_owner},
+            extra_headers=extra_headers,
+            response=response,
+            timeout=timeout,
+        )
+        return cast("types.McpServerList", await self._send(request))
+
+    async def reload_mcp(
+        self,
+        body: types.ReloadMcpBody | None = None,
+        *,
+        agent_owner: str | None = None,
+        idempotency_key: str | None = None,
+        extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
+        timeout: float | None = None,
+    ) -> types.McpServerList:
+        """Connect the MCP servers again.
+
+        Reads the MCP servers of the configuration again, closes the present connections and opens new
+        ones.
+
+        `POST /v1/mcp/reload`. Needs a key with the scope `admin`.
+
+        Args:
+            agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
+                reads the data of all owners.
+            idempotency_key: 1 to 255 visible ASCII characters. Repeating a request with the same key
+                returns the first result, or joins the first request while it is in progress. The same key
+                with a different request returns 409.
+        """
+        request = Request(
+            "POST",
+            "/v1/mcp/reload",
+            headers={"x-agent-owner": agent_owner, "idempotency-key": idempotency_key},
+            body=ABSENT if body is None else body,
+            extra_headers=extra_headers,
+            response=response,
+            timeout=timeout,
+        )
+        return cast("types.McpServerList", await self._send(request))
+
     async def list_platforms(
         self,
         *,

@@ -1692,6 +1692,8 @@ class SubagentReport(_SubagentReportRequired, total=False):
     task_count: int
     model: str
     text: str
+    #: Absent: all configured ones.
+    toolsets: list[str]
     tool_name: str
     tool_preview: str
     tool_count: int

@@ -509,7 +509,7 @@ ErrorType: TypeAlias = Literal["invalid_request_error", "authentication_error", 
 
 
 #: Stable name of the error.
-ErrorCode: TypeAlias = Literal["invalid_json", "invalid_request", "missing_required_parameter", "unsupported_parameter", "invalid_content_part", "unsupported_content_type", "invalid_image_url", "string_above_max_length", "model_not_found", "invalid_session_id", "invalid_session_key", "invalid_cursor", "invalid_idempotency_key", "invalid_approval_choice", "invalid_approval_request", "invalid_steer_input", "invalid_config", "invalid_answer", "invalid_schedule", "secret_not_allowed", "request_timeout", "missing_api_key", "invalid_api_key", "insufficient_scope", "auth_required", "auth_required_for_session", "host_not_allowed", "origin_not_allowed", "not_found", "run_not_found", "session_not_found", "response_not_found", "previous_response_not_found", "ask_not_found", "question_not_found", "route_not_found", "key_not_found", "grant_not_found", "delivery_not_found", "job_not_found", "occurrence_not_found", "message_not_found", "platform_not_found", "method_not_allowed", "unsupported_media_type", "body_too_large", "session_busy", "ask_not_pending", "question_not_pending", "route_exists", "route_is_static", "key_exists", "key_is_static", "last_admin_key", "delivery_not_replayable", "receiver_disabled", "job_over", "job_busy", "message_not_retryable", "message_being_sent", "platform_not_ready", "approval_not_active", "approval_not_pending", "run_not_active", "run_not_accepting_steer", "response_not_cancellable", "idempotency_key_conflict", "run_events_expired", "events_expired", "precondition_failed", "precondition_required", "rate_limit_exceeded", "too_many_concurrent_runs", "too_many_subscribers", "budget_exceeded", "context_too_long", "nothing_to_branch", "nothing_to_undo", "invalid_title", "unknown_command", "command_usage", "too_many_live_sessions", "queue_full", "internal_error", "provider_error", "agent_incomplete", "server_draining", "state_store_unavailable", "agent_timeout"]
+ErrorCode: TypeAlias = Literal["invalid_json", "invalid_request", "missing_required_parameter", "unsupported_parameter", "invalid_content_part", "unsupported_content_type", "invalid_image_url", "string_above_max_length", "model_not_found", "invalid_session_id", "invalid_session_key", "invalid_cursor", "invalid_idempotency_key", "invalid_approval_choice", "invalid_approval_request", "invalid_steer_input", "invalid_config", "invalid_answer", "invalid_schedule", "secret_not_allowed", "request_timeout", "missing_api_key", "invalid_api_key", "insufficient_scope", "auth_required", "auth_required_for_session", "host_not_allowed", "origin_not_allowed", "not_found", "run_not_found", "session_not_found", "response_not_found", "previous_response_not_found", "ask_not_found", "question_not_found", "route_not_found", "key_not_found", "grant_not_found", "delivery_not_found", "job_not_found", "occurrence_not_found", "message_not_found", "platform_not_found", "skill_not_found", "method_not_allowed", "unsupported_media_type", "body_too_large", "session_busy", "ask_not_pending", "question_not_pending", "route_exists", "route_is_static", "key_exists", "key_is_static", "last_admin_key", "delivery_not_replayable", "receiver_disabled", "job_over", "job_busy", "message_not_retryable", "message_being_sent", "platform_not_ready", "approval_not_active", "approval_not_pending", "run_not_active", "run_not_accepting_steer", "response_not_cancellable", "idempotency_key_conflict", "run_events_expired", "events_expired", "precondition_failed", "precondition_required", "rate_limit_exceeded", "too_many_concurrent_runs", "too_many_subscribers", "budget_exceeded", "context_too_long", "nothing_to_branch", "nothing_to_undo", "invalid_title", "unknown_command", "command_usage", "too_many_live_sessions", "queue_full", "internal_error", "provider_error", "agent_incomplete", "server_draining", "state_store_unavailable", "agent_timeout"]
 
 
 class _ErrorBodyRequired(TypedDict):
@@ -909,19 +909,49 @@ RunStatus: TypeAlias = Literal["queued", "running", "waiting_for_approval", "sto
 RunKind: TypeAlias = Literal["run", "chat", "response", "subagent", "background", "compression"]
 
 
-class RunUsage(TypedDict):
-    """Total usage of a run's model calls."""
+#: Cost of the model calls in US dollars, by the prices at the time of each call. Null if none of them has a
+#: known price. Calls without one are missing from it; `unpriced_tokens` has their tokens.
+CostUsd: TypeAlias = Union[float, None]
 
+
+#: Input and output tokens of model calls whose price is unknown.
+UnpricedTokens: TypeAlias = int
+
+
+class ModelUsage(TypedDict):
+    """The part of a run's usage that one model has."""
+
+    #: `provider:model`.
+    model: str
     input_tokens: int
     output_tokens: int
     total_tokens: int
     cached_input_tokens: int
     cache_write_tokens: int
     reasoning_tokens: int
-    #: Null if the price of the model is unknown.
-    cost_usd: float | None
+    cost_usd: CostUsd
+    unpriced_tokens: UnpricedTokens
     model_calls: int
     tool_calls: int
+
+
+class _RunUsageRequired(TypedDict):
+    input_tokens: int
+    output_tokens: int
+    total_tokens: int
+    cached_input_tokens: int
+    cache_write_tokens: int
+    reasoning_tokens: int
+    cost_usd: CostUsd
+    unpriced_tokens: UnpricedTokens
+    model_calls: int
+    tool_calls: int
+
+class RunUsage(_RunUsageRequired, total=False):
+    """Total usage of a run's model calls."""
+
+    #: The same values by model. Present when a model other than the run's own was called, such as a fallback.
+    by_model: list[ModelUsage]
 
 
 class RunError(TypedDict):
@@ -1552,9 +1582,7 @@ class SecretExpiredEvent(TypedDict):
     reason: Literal["timeout", "cancelled"]
 
 
-class SubagentRequestedEvent(TypedDict):
-    """A task waits for a sub-agent, which will be the run `subagent_id`."""
-
+class _SubagentRequestedEventRequired(TypedDict):
     event: Literal["subagent.spawn_requested"]
     run_id: str
     seq: int
@@ -1570,10 +1598,14 @@ class SubagentRequestedEvent(TypedDict):
     task_count: int
     model: str
 
+class SubagentRequestedEvent(_SubagentRequestedEventRequired, total=False):
+    """A task waits for a sub-agent, which will be the run `subagent_id`."""
 
-class SubagentStartEvent(TypedDict):
-    """A sub-agent started a task. It is a separate run with the id `subagent_id`."""
+    #: Toolsets of the sub-agent. Absent, it has all configured ones.
+    toolsets: list[str]
 
+
+class _SubagentStartEventRequired(TypedDict):
     event: Literal["subagent.start"]
     run_id: str
     seq: int
@@ -1589,6 +1621,12 @@ class SubagentStartEvent(TypedDict):
     task_index: int
     task_count: int
     model: str
+
+class SubagentStartEvent(_SubagentStartEventRequired, total=False):
+    """A sub-agent started a task. It is a separate run with the id `subagent_id`."""
+
+    #: Toolsets of the sub-agent. Absent, it has all configured ones.
+    toolsets: list[str]
 
 
 class SubagentThoughtEvent(TypedDict):
@@ -2761,6 +2799,433 @@ class RetryMessageBody(TypedDict, total=False):
     accept_duplicate: bool
 
 
+class UsageResult(TypedDict):
+    """Tokens and costs of the runs of one group. `model`, `owner`, `key`, `source` and `kind` are null where
+    the request does not group by them.
+    """
+
+    #: `provider:model` that answered.
+    model: str | None
+    owner: str | None
+    #: Name of the API key. Also null for runs without one.
+    key: str | None
+    #: The surface that created the session.
+    source: str | None
+    #: The kind of the runs.
+    kind: str | None
+    #: Runs that ended. Each counts once, with its own model, also when others answered too.
+    runs: int
+    #: Those that failed or were interrupted.
+    failed_runs: int
+    model_calls: int
+    tool_calls: int
+    #: Cached input included.
+    input_tokens: int
+    cached_input_tokens: int
+    cache_write_tokens: int
+    #: Reasoning included.
+    output_tokens: int
+    reasoning_tokens: int
+    cost_usd: CostUsd
+    unpriced_tokens: UnpricedTokens
+
+
+_UsageBucketRequired = TypedDict(
+    "_UsageBucketRequired",
+    {
+        "object": Literal["agent.usage.bucket"],
+        #: Midnight (UTC), in Unix seconds.
+        "start_at": float,
+        #: The next midnight.
+        "end_at": float,
+        #: Empty for a day without runs. Groups with the most tokens come first.
+        "results": list["UsageResult"],
+        #: The day has more than 500 groups: the rest is left out.
+        "truncated": bool,
+    },
+)
+
+class UsageBucket(_UsageBucketRequired, total=False):
+    """The usage of one day."""
+
+
+_UsageBucketListRequired = TypedDict(
+    "_UsageBucketListRequired",
+    {
+        "object": Literal["list"],
+        "data": list["UsageBucket"],
+        "first_id": Union[str, None],
+        #: Pass it as `after`.
+        "last_id": Union[str, None],
+        "has_more": bool,
+    },
+)
+
+class UsageBucketList(_UsageBucketListRequired, total=False):
+    pass
+
+
+_BudgetRequired = TypedDict(
+    "_BudgetRequired",
+    {
+        "object": Literal["agent.budget"],
+        "id": str,
+        "kind": Literal["owner_tokens", "owner_cost", "key_cost"],
+        #: Null for a key that belongs to no configured owner.
+        "owner": Union[str, None],
+        #: The API key of a budget of kind key_cost.
+        "key": Union[str, None],
+        "unit": Literal["tokens", "usd"],
+        "limit": float,
+        #: Calls without a known price are missing from a budget in usd.
+        "spent": float,
+        #: Next midnight (UTC), in Unix seconds.
+        "resets_at": float,
+    },
+)
+
+class Budget(_BudgetRequired, total=False):
+    """A limit of what runs may use on a day (UTC). No model is called once it is spent."""
+
+
+_BudgetListRequired = TypedDict(
+    "_BudgetListRequired",
+    {
+        "object": Literal["list"],
+        "data": list["Budget"],
+        "first_id": Union[str, None],
+        #: Pass it as `after`.
+        "last_id": Union[str, None],
+        "has_more": bool,
+    },
+)
+
+class BudgetList(_BudgetListRequired, total=False):
+    pass
+
+
+#: config: `prices` of the provider. bundled: the list that comes with agentd. local: the model runs on this
+#: machine and costs nothing. none: the price is unknown.
+PriceSource: TypeAlias = Literal["config", "bundled", "local", "none"]
+
+
+class Price(TypedDict):
+    """US dollars per million tokens, for a short call at this time of day."""
+
+    input: float
+    output: float
+    #: Input that is read from a cache.
+    cache_read: float
+    #: Input that is written to a cache.
+    cache_write: float
+
+
+_ModelPriceRequired = TypedDict(
+    "_ModelPriceRequired",
+    {
+        "object": Literal["agent.price"],
+        #: `provider:model`.
+        "id": str,
+        #: The provider's name of the model.
+        "model": str,
+        "provider": str,
+        "source": "PriceSource",
+        "price": Union["Price", None],
+    },
+)
+
+class ModelPrice(_ModelPriceRequired, total=False):
+    """The price of a model."""
+
+
+_ModelPriceListRequired = TypedDict(
+    "_ModelPriceListRequired",
+    {
+        "object": Literal["list"],
+        "data": list["ModelPrice"],
+        "first_id": Union[str, None],
+        #: Pass it as `after`.
+        "last_id": Union[str, None],
+        "has_more": bool,
+    },
+)
+
+class ModelPriceList(_ModelPriceListRequired, total=False):
+    pass
+
+
+class ProviderModel(TypedDict):
+    #: `provider:model`.
+    id: str
+    #: Context that agentd uses for the model.
+    context_tokens: int
+    #: Sessions without a model of their own use it.
+    is_default: bool
+    #: Null if it is unknown.
+    price: Price | None
+
+
+_ProviderRequired = TypedDict(
+    "_ProviderRequired",
+    {
+        "object": Literal["agent.provider"],
+        #: Same as `name`.
+        "id": str,
+        #: The part before the colon in `provider:model`.
+        "name": str,
+        "type": str,
+        #: Null: the address of the provider itself.
+        "base_url": Union[str, None],
+        #: config: `model.providers` has it. detected: its key is in the environment, or its server was found
+        #: on this machine. demo: the built-in demo model.
+        "source": Literal["config", "detected", "demo"],
+        "has_key": bool,
+        #: False if its calls can only fail.
+        "ready": bool,
+        #: Why it is not ready, and what to do.
+        "issue": Union[str, None],
+        #: Empty if the provider lists none.
+        "models": list["ProviderModel"],
+    },
+)
+
+class Provider(_ProviderRequired, total=False):
+    """A source of models."""
+
+
+_ProviderListRequired = TypedDict(
+    "_ProviderListRequired",
+    {
+        "object": Literal["list"],
+        "data": list["Provider"],
+        "first_id": Union[str, None],
+        #: Pass it as `after`.
+        "last_id": Union[str, None],
+        "has_more": bool,
+    },
+)
+
+class ProviderList(_ProviderListRequired, total=False):
+    pass
+
+
+class DetectProvidersBody(TypedDict):
+    pass
+
+
+class DetectedProvider(TypedDict):
+    name: str
+    base_url: str
+    models: list[str]
+
+
+_DetectedProvidersRequired = TypedDict(
+    "_DetectedProvidersRequired",
+    {
+        "object": Literal["agent.provider.detection"],
+        "servers": list["DetectedProvider"],
+        #: Addresses where a server listens that did not answer in time.
+        "unanswered": list[str],
+    },
+)
+
+class DetectedProviders(_DetectedProvidersRequired, total=False):
+    pass
+
+
+class TestModelBody(TypedDict, total=False):
+    #: `provider:model` or `model`. Default: the default model.
+    model: str
+    #: Whether the model is asked for a tool call. Default: true.
+    with_tool: bool
+
+
+_ModelTestRequired = TypedDict(
+    "_ModelTestRequired",
+    {
+        "object": Literal["agent.provider.test"],
+        #: `provider:model`.
+        "model": str,
+        #: It answered.
+        "ok": bool,
+        #: Null without `with_tool`.
+        "called_tool": Union[bool, None],
+        #: Start of the answer.
+        "text": str,
+        #: Null if it sent none.
+        "first_token_ms": Union[int, None],
+        "took_ms": int,
+        "usage": "RunUsage",
+        "cost_usd": "CostUsd",
+        "error": Union[str, None],
+    },
+)
+
+class ModelTest(_ModelTestRequired, total=False):
+    """The result of a test of a model."""
+
+
+class SkillVariable(TypedDict):
+    name: str
+    is_set: bool
+
+
+_SkillRequired = TypedDict(
+    "_SkillRequired",
+    {
+        "object": Literal["agent.skill"],
+        #: Same as `name`.
+        "id": str,
+        "name": str,
+        "description": str,
+        #: The folder that groups skills. Null: none.
+        "category": Union[str, None],
+        #: folder: one of `skills.folders`. bundled: it comes with agentd.
+        "source": Literal["workspace", "folder", "home", "bundled"],
+        #: Environment variables that its commands need.
+        "required_variables": list["SkillVariable"],
+        #: Why the agent cannot load it.
+        "problem": Union[str, None],
+        #: Null without `include=instructions`.
+        "instructions": Union[str, None],
+    },
+)
+
+class Skill(_SkillRequired, total=False):
+    """Instructions that the agent can load."""
+
+
+_SkillListRequired = TypedDict(
+    "_SkillListRequired",
+    {
+        "object": Literal["list"],
+        "data": list["Skill"],
+        "first_id": Union[str, None],
+        #: Pass it as `after`.
+        "last_id": Union[str, None],
+        "has_more": bool,
+    },
+)
+
+class SkillList(_SkillListRequired, total=False):
+    pass
+
+
+_ToolsetRequired = TypedDict(
+    "_ToolsetRequired",
+    {
+        "object": Literal["agent.toolset"],
+        #: Same as `name`.
+        "id": str,
+        "name": str,
+        #: Name for people.
+        "label": str,
+        "description": str,
+        #: `agent.toolsets` has it.
+        "enabled": bool,
+        #: It is enabled and has tools.
+        "configured": bool,
+        #: Names of its tools.
+        "tools": list[str],
+    },
+)
+
+class Toolset(_ToolsetRequired, total=False):
+    """A named set of tools, as `agent.toolsets` selects them."""
+
+
+_ToolsetListRequired = TypedDict(
+    "_ToolsetListRequired",
+    {
+        "object": Literal["list"],
+        "data": list["Toolset"],
+        "first_id": Union[str, None],
+        #: Pass it as `after`.
+        "last_id": Union[str, None],
+        "has_more": bool,
+    },
+)
+
+class ToolsetList(_ToolsetListRequired, total=False):
+    pass
+
+
+_AgentToolRequired = TypedDict(
+    "_AgentToolRequired",
+    {
+        "object": Literal["agent.tool"],
+        #: Same as `name`.
+        "id": str,
+        "name": str,
+        "description": str,
+        "toolset": str,
+        "kind": "ToolKind",
+        "source": Literal["builtin", "mcp"],
+        #: Its MCP server.
+        "server": Union[str, None],
+        #: JSON Schema of its input.
+        "input_schema": dict[str, Any],
+    },
+)
+
+class AgentTool(_AgentToolRequired, total=False):
+    """A tool of the agent."""
+
+
+_ToolListRequired = TypedDict(
+    "_ToolListRequired",
+    {
+        "object": Literal["list"],
+        "data": list["AgentTool"],
+        "first_id": Union[str, None],
+        #: Pass it as `after`.
+        "last_id": Union[str, None],
+        "has_more": bool,
+    },
+)
+
+class ToolList(_ToolListRequired, total=False):
+    pass
+
+
+_McpServerRequired = TypedDict(
+    "_McpServerRequired",
+    {
+        "object": Literal["agent.mcp_server"],
+        #: Same as `name`.
+        "id": str,
+        "name": str,
+        "status": Literal["connecting", "connected", "failed"],
+        #: Number of its tools.
+        "tools": int,
+        "error": Union[str, None],
+    },
+)
+
+class McpServer(_McpServerRequired, total=False):
+    """A server of the Model Context Protocol."""
+
+
+_McpServerListRequired = TypedDict(
+    "_McpServerListRequired",
+    {
+        "object": Literal["list"],
+        "data": list["McpServer"],
+        "first_id": Union[str, None],
+        #: Pass it as `after`.
+        "last_id": Union[str, None],
+        "has_more": bool,
+    },
+)
+
+class McpServerList(_McpServerListRequired, total=False):
+    pass
+
+
+class ReloadMcpBody(TypedDict):
+    pass
+
+
 class PlatformCounts(TypedDict):
     """The owner's messages that are waiting or have failed."""
 
@@ -2929,6 +3394,8 @@ _ApiKeyRequired = TypedDict(
         "rate_limit_rpm": Union[int, None],
         #: Null: no limit of its own.
         "max_concurrent_runs": Union[int, None],
+        #: US dollars that its runs may cost on a day (UTC). Null: no limit.
+        "day_budget_usd": Union[float, None],
         #: Name of the key that created it, or cli.
         "created_by": Union[str, None],
         #: Unix time in seconds. Null for a configured key.
@@ -2974,6 +3441,7 @@ class CreateKeyBody(_CreateKeyBodyRequired, total=False):
     owner: str | None
     rate_limit_rpm: int | None
     max_concurrent_runs: int | None
+    day_budget_usd: float | None
     #: Unix time in seconds, in the future.
     expires_at: float | None
 
@@ -2997,6 +3465,7 @@ class UpdateKeyBody(TypedDict, total=False):
     scopes: list[KeyScope]
     rate_limit_rpm: int | None
     max_concurrent_runs: int | None
+    day_budget_usd: float | None
     #: Unix time in seconds, in the future.
     expires_at: float | None
 

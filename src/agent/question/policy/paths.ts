@@ -87,7 +87,7 @@ const obeyedFolderPairs = [
   "library/launchdaemons",
   ".local/share/systemd",
 ];
-/** What the machine reads when it starts, when somebody signs in, and at set times. */
+/** What the machine reads when it starts, when a user signs in, and at set times. */
 const startUpPaths =
   /^\/(private\/)?(etc\/(systemd|cron|anacrontab|init|rc|profile|bash|zsh|csh|fish|environment|sudoers|ld\.so|pam|security|xdg|udev|modprobe|apt|ssh|gitconfig|inetd|xinetd|at\.)|var\/spool\/(cron|anacron|at)|var\/at\/|(usr\/)?lib\/systemd|lib\/udev)/;
 /** Folders in which shells look for programs. A program there replaces another of its name in all later commands. */

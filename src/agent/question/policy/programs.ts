@@ -75,7 +75,7 @@ function build(call: Call, { looks, tasks, runs, publishes }: Builder): void {
   if (
     isPlain &&
     looks.test(operand) &&
-    // An address in place of a name may be anybody's server.
+    // An address in place of a name may belong to any server.
     !rest.some((word) => /:|^[^@]*\//.test(word) && isOfNode(name)) &&
     !args.some((arg) => /^(-w|--write|--log|-(toolexec|exec|vettool))/.test(arg))
   ) {

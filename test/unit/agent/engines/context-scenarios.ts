@@ -9,7 +9,7 @@ export function budgets(says: Says, run: Run): void {
   says("a turn whose budget is spent calls no model, and takes no steering text", async () => {
     let taken = 0;
     const { end, steps, events } = await run([{ text: ["never"] }], {
-      admit: () => "The budget of the day is spent.",
+      admit: () => ({ message: "The budget of the day is spent." }),
       onSteer: () => void taken++,
     });
     assert.equal(end.stop, "error");
@@ -21,7 +21,7 @@ export function budgets(says: Says, run: Run): void {
   says("a budget that is spent on the way ends the turn with what was done before", async () => {
     let asked = 0;
     const { end, saved } = await run([{ text: ["first"], calls: [paris] }, { text: ["never"] }], {
-      admit: () => (++asked > 1 ? "Spent." : undefined),
+      admit: () => (++asked > 1 ? { message: "Spent." } : undefined),
     });
     assert.equal(end.error?.code, "budget_exceeded");
     assert.equal(end.text, "first");

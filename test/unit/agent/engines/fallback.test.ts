@@ -141,7 +141,7 @@ test("an exhausted budget stops a turn between two models", async () => {
   let asked = 0;
   const outcome = await probeTwo([busy], [saying("never")], {
     steers: [["be quick"]],
-    admit: () => (++asked > 1 ? "Spent." : undefined),
+    admit: () => (++asked > 1 ? { message: "Spent." } : undefined),
   });
   assert.deepEqual(outcome.end.error, { code: "budget_exceeded", message: "Spent." });
   assert.deepEqual(outcome.asked, [1, 0]);

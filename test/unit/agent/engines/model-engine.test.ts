@@ -127,6 +127,8 @@ test("a turn's usage is the sum of its calls, with cached and reasoning tokens",
     reasoningTokens: 12,
     modelCalls: 2,
     toolCalls: 1,
+    costNano: 0,
+    unpricedTokens: 0,
   });
   assert.deepEqual(steps.map((step) => step.usage).reduce(addUsage, zeroUsage), end.usage);
 });

@@ -15,7 +15,7 @@ export interface Cleaner {
 
 type Limits = Partial<Pick<McpServerOptions, "startTimeoutMs" | "timeoutMs" | "tools">>;
 
-const limits = { startTimeoutMs: 20_000, timeoutMs: 20_000 };
+const limits = { startTimeoutMs: 60_000, timeoutMs: 60_000 };
 const places = Object.fromEntries(
   ["PATH", "HOME"].flatMap((name) =>
     process.env[name] === undefined ? [] : [[name, process.env[name] ?? ""]],
@@ -88,7 +88,7 @@ export function isAlive(pid: number): boolean {
 
 /** Resolves when `fact` holds; rejects after ten seconds. */
 export async function until(fact: () => boolean, what: string): Promise<void> {
-  for (const endMs = Date.now() + 10_000; !fact();) {
+  for (const endMs = Date.now() + 60_000; !fact();) {
     if (Date.now() > endMs) throw new Error(`not in time: ${what}`);
     await new Promise((resolve) => setTimeout(resolve, 10));
   }
