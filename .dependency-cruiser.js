@@ -233,6 +233,9 @@ const publicFiles = {
   ],
   cli: [],
   app: [
+    "backup/archive",
+    "backup/backup",
+    "backup/scrub",
     "config-service",
     "home",
     "model-servers",

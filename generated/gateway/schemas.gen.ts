@@ -671,6 +671,7 @@ export const schemas: SchemaMap = {
       "key.updated",
       "key.deleted",
       "config.updated",
+      "service.draining",
     ],
   },
   FeedSubscription: {

@@ -37,6 +37,18 @@ export const schemas: SchemaMap = {
       { $ref: "#/components/schemas/ResponseFunctionCallArgumentsDoneEvent" },
     ],
   },
+  LogEntry: {
+    type: "object",
+    required: ["object", "id", "time", "level", "message", "fields"],
+    properties: {
+      object: { const: "agent.log" },
+      id: { type: "string" },
+      time: { type: "number" },
+      level: { $ref: "#/components/schemas/LogLevel" },
+      message: { type: "string" },
+      fields: { type: "object", additionalProperties: true },
+    },
+  },
   FeedFrame: {
     oneOf: [
       { $ref: "#/components/schemas/FeedEvent" },
@@ -3406,6 +3418,37 @@ export const schemas: SchemaMap = {
     required: ["id", "object", "deleted"],
     properties: { id: { type: "string" }, object: { const: "agent.grant" }, deleted: { type: "boolean" } },
   },
+  LogLevel: { type: "string", enum: ["debug", "info", "warn", "error"] },
+  LogList: {
+    type: "object",
+    required: ["object", "data", "first_id", "last_id", "has_more"],
+    properties: {
+      object: { const: "list" },
+      data: { type: "array", items: { $ref: "#/components/schemas/LogEntry" } },
+      first_id: { type: ["string", "null"] },
+      last_id: { type: ["string", "null"] },
+      has_more: { type: "boolean" },
+    },
+  },
+  DrainBody: {
+    type: "object",
+    additionalProperties: false,
+    properties: { grace_seconds: { type: ["number", "null"], minimum: 0, maximum: 86400 } },
+  },
+  ServiceState: {
+    type: "object",
+    required: ["object", "state", "grace_seconds"],
+    properties: {
+      object: { const: "agent.service" },
+      state: { type: "string", enum: ["draining"] },
+      grace_seconds: { type: "number" },
+    },
+  },
+  BackupBody: {
+    type: "object",
+    additionalProperties: false,
+    properties: { secrets: { type: "boolean" }, workspace: { type: "boolean" } },
+  },
   RouteSource: { type: "string", enum: ["config", "subscription"] },
   RouteSecret: {
     type: "object",
@@ -3734,6 +3777,7 @@ export const schemas: SchemaMap = {
       "key.updated",
       "key.deleted",
       "config.updated",
+      "service.draining",
     ],
   },
   FeedEvent: {
@@ -4400,6 +4444,7 @@ export const schemas: SchemaMap = {
 export interface SchemaTypes {
   ChatStreamFrame: T.ChatStreamFrame;
   ResponseStreamEvent: T.ResponseStreamEvent;
+  LogEntry: T.LogEntry;
   FeedFrame: T.FeedFrame;
   SessionEvent: T.SessionEvent;
   WebhookEvent: T.WebhookEvent;
@@ -4656,6 +4701,11 @@ export interface SchemaTypes {
   Grant: T.Grant;
   GrantList: T.GrantList;
   DeletedGrant: T.DeletedGrant;
+  LogLevel: T.LogLevel;
+  LogList: T.LogList;
+  DrainBody: T.DrainBody;
+  ServiceState: T.ServiceState;
+  BackupBody: T.BackupBody;
   RouteSource: T.RouteSource;
   RouteSecret: T.RouteSecret;
   Route: T.Route;

@@ -970,6 +970,46 @@ export interface Operations {
       | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.DeleteGrantErrors[429] }
       | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.DeleteGrantErrors[503] }
   };
+  /** List the newest lines of the log */
+  listLogs: {
+    request: { readonly query: WithDefaults<NonNullable<T.ListLogsData["query"]>, "stream" | "limit">; readonly headers: LowercaseKeys<NonNullable<T.ListLogsData["headers"]>> };
+    response:
+      | { readonly status: 200; readonly body: T.ListLogsResponses[200] }
+      | { readonly status: 200; readonly stream: AsyncIterable<SseMessage<T.LogEntry>> }
+      | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListLogsErrors[400] }
+      | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.ListLogsErrors[401] }
+      | { readonly status: 403; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListLogsErrors[403] }
+      | { readonly status: 410; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListLogsErrors[410] }
+      | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListLogsErrors[429] }
+  };
+  /** Drain this server */
+  drainService: {
+    request: { readonly body: NonNullable<T.DrainServiceData["body"]> };
+    response:
+      | { readonly status: 202; readonly body: T.DrainServiceResponses[202] }
+      | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.DrainServiceErrors[400] }
+      | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.DrainServiceErrors[401] }
+      | { readonly status: 403; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.DrainServiceErrors[403] }
+      | { readonly status: 408; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.DrainServiceErrors[408] }
+      | { readonly status: 413; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.DrainServiceErrors[413] }
+      | { readonly status: 415; readonly headers?: { readonly "accept-encoding"?: string }; readonly body: T.DrainServiceErrors[415] }
+      | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.DrainServiceErrors[429] }
+      | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.DrainServiceErrors[503] }
+  };
+  /** Download a backup */
+  createBackup: {
+    request: { readonly body: NonNullable<T.CreateBackupData["body"]> };
+    response:
+      | { readonly status: 200; readonly headers?: { readonly "content-disposition"?: string }; readonly raw: string | AsyncIterable<string | Uint8Array>; readonly contentType: "application/gzip" }
+      | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateBackupErrors[400] }
+      | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.CreateBackupErrors[401] }
+      | { readonly status: 403; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateBackupErrors[403] }
+      | { readonly status: 408; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateBackupErrors[408] }
+      | { readonly status: 413; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateBackupErrors[413] }
+      | { readonly status: 415; readonly headers?: { readonly "accept-encoding"?: string }; readonly body: T.CreateBackupErrors[415] }
+      | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateBackupErrors[429] }
+      | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateBackupErrors[503] }
+  };
   /** List webhook routes, by name */
   listRoutes: {
     request: { readonly query: WithDefaults<NonNullable<T.ListRoutesData["query"]>, "limit">; readonly headers: LowercaseKeys<NonNullable<T.ListRoutesData["headers"]>> };
@@ -5745,6 +5785,162 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
       "404": {
         json: { $ref: "#/components/schemas/ErrorEnvelope" },
         headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "429": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "503": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+    },
+  },
+  listLogs: {
+    method: "GET",
+    route: "/v1/logs",
+    tags: ["Service"],
+    security: [{ bearerAuth: [] }],
+    scope: "admin",
+    strict: true,
+    query: {
+      coerce: {
+        level: "string",
+        q: "string",
+        request_id: "string",
+        run_id: "string",
+        from: "string",
+        stream: "boolean",
+        limit: "integer",
+        after: "string",
+      },
+      defaults: { stream: false, limit: 100 },
+      schema: {
+        type: "object",
+        required: [],
+        properties: {
+          level: { $ref: "#/components/schemas/LogLevel" },
+          q: { type: "string", minLength: 1, maxLength: 256 },
+          request_id: { type: "string", maxLength: 128 },
+          run_id: { type: "string", maxLength: 128 },
+          from: { type: "string", maxLength: 64 },
+          stream: { type: "boolean" },
+          limit: { type: "integer", minimum: 1, maximum: 1000 },
+          after: { type: "string", maxLength: 512 },
+        },
+      },
+    },
+    headers: {
+      coerce: { "last-event-id": "string" },
+      defaults: {},
+      schema: { type: "object", required: [], properties: { "last-event-id": { type: "string", maxLength: 128 } } },
+    },
+    sse: { terminator: "close" },
+    responses: {
+      "200": {
+        json: { $ref: "#/components/schemas/LogList" },
+        sse: { $ref: "#/components/schemas/LogEntry" },
+        headers: ["x-request-id", "traceparent"],
+      },
+      "400": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "401": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "www-authenticate"],
+      },
+      "403": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "410": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "429": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+    },
+  },
+  drainService: {
+    method: "POST",
+    route: "/v1/service/drain",
+    tags: ["Service"],
+    security: [{ bearerAuth: [] }],
+    scope: "admin",
+    strict: true,
+    body: { required: true, schema: { $ref: "#/components/schemas/DrainBody" } },
+    responses: {
+      "202": { json: { $ref: "#/components/schemas/ServiceState" }, headers: ["x-request-id", "traceparent"] },
+      "400": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "401": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "www-authenticate"],
+      },
+      "403": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "408": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "413": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "415": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "accept-encoding"],
+      },
+      "429": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "503": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+    },
+  },
+  createBackup: {
+    method: "POST",
+    route: "/v1/backup",
+    tags: ["Service"],
+    security: [{ bearerAuth: [] }],
+    scope: "admin",
+    strict: true,
+    body: { required: true, schema: { $ref: "#/components/schemas/BackupBody" } },
+    responses: {
+      "200": { raw: "application/gzip", headers: ["x-request-id", "traceparent", "content-disposition"] },
+      "400": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "401": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "www-authenticate"],
+      },
+      "403": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "408": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "413": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "415": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "accept-encoding"],
       },
       "429": {
         json: { $ref: "#/components/schemas/ErrorEnvelope" },

@@ -194,6 +194,12 @@ td:empty{display:none}
 <li><a href="#operation-update-key"><b class="badge patch">PATCH</b> <span>Change the scopes and limits of an API key</span></a></li>
 <li><a href="#operation-rotate-key"><b class="badge post">POST</b> <span>Replace the value of an API key</span></a></li>
 </ul>
+<p><a href="#tag-service"><span>Service</span></a></p>
+<ul>
+<li><a href="#operation-list-logs"><b class="badge get">GET</b> <span>List the newest lines of the log</span></a></li>
+<li><a href="#operation-drain-service"><b class="badge post">POST</b> <span>Drain this server</span></a></li>
+<li><a href="#operation-create-backup"><b class="badge post">POST</b> <span>Download a backup</span></a></li>
+</ul>
 <p><a href="#tag-usage"><span>Usage</span></a></p>
 <ul>
 <li><a href="#operation-get-usage"><b class="badge get">GET</b> <span>Get the usage of each day</span></a></li>
@@ -258,6 +264,7 @@ td:empty{display:none}
 <li><a href="#schema-approval-result"><span>ApprovalResult</span></a></li>
 <li><a href="#schema-ask-choice"><span>AskChoice</span></a></li>
 <li><a href="#schema-background-complete-event"><span>BackgroundCompleteEvent</span></a></li>
+<li><a href="#schema-backup-body"><span>BackupBody</span></a></li>
 <li><a href="#schema-budget"><span>Budget</span></a></li>
 <li><a href="#schema-budget-list"><span>BudgetList</span></a></li>
 <li><a href="#schema-bulk-limit"><span>BulkLimit</span></a></li>
@@ -322,6 +329,7 @@ td:empty{display:none}
 <li><a href="#schema-detect-providers-body"><span>DetectProvidersBody</span></a></li>
 <li><a href="#schema-detected-provider"><span>DetectedProvider</span></a></li>
 <li><a href="#schema-detected-providers"><span>DetectedProviders</span></a></li>
+<li><a href="#schema-drain-body"><span>DrainBody</span></a></li>
 <li><a href="#schema-drop-messages-body"><span>DropMessagesBody</span></a></li>
 <li><a href="#schema-due-job"><span>DueJob</span></a></li>
 <li><a href="#schema-endpoint-info"><span>EndpointInfo</span></a></li>
@@ -369,6 +377,9 @@ td:empty{display:none}
 <li><a href="#schema-key-scope"><span>KeyScope</span></a></li>
 <li><a href="#schema-key-source"><span>KeySource</span></a></li>
 <li><a href="#schema-key-status"><span>KeyStatus</span></a></li>
+<li><a href="#schema-log-entry"><span>LogEntry</span></a></li>
+<li><a href="#schema-log-level"><span>LogLevel</span></a></li>
+<li><a href="#schema-log-list"><span>LogList</span></a></li>
 <li><a href="#schema-logprob"><span>Logprob</span></a></li>
 <li><a href="#schema-mcp-call-error"><span>McpCallError</span></a></li>
 <li><a href="#schema-mcp-call-item"><span>McpCallItem</span></a></li>
@@ -497,6 +508,7 @@ td:empty{display:none}
 <li><a href="#schema-secret-expired-event"><span>SecretExpiredEvent</span></a></li>
 <li><a href="#schema-secret-request-event"><span>SecretRequestEvent</span></a></li>
 <li><a href="#schema-secret-responded-event"><span>SecretRespondedEvent</span></a></li>
+<li><a href="#schema-service-state"><span>ServiceState</span></a></li>
 <li><a href="#schema-session"><span>Session</span></a></li>
 <li><a href="#schema-session-attachment"><span>SessionAttachment</span></a></li>
 <li><a href="#schema-session-context"><span>SessionContext</span></a></li>
@@ -583,7 +595,7 @@ td:empty{display:none}
 <table class="c2">
 <thead><tr><th scope="col">Scope</th><th scope="col">Operations</th></tr></thead>
 <tbody>
-<tr><td><code>admin</code></td><td><a href="#operation-detect-providers">detectProviders</a>, <a href="#operation-reload-mcp">reloadMcp</a>, <a href="#operation-update-config">updateConfig</a>, <a href="#operation-list-keys">listKeys</a>, <a href="#operation-create-key">createKey</a>, <a href="#operation-get-key">getKey</a>, <a href="#operation-delete-key">deleteKey</a>, <a href="#operation-update-key">updateKey</a>, <a href="#operation-rotate-key">rotateKey</a></td></tr>
+<tr><td><code>admin</code></td><td><a href="#operation-detect-providers">detectProviders</a>, <a href="#operation-reload-mcp">reloadMcp</a>, <a href="#operation-update-config">updateConfig</a>, <a href="#operation-list-keys">listKeys</a>, <a href="#operation-create-key">createKey</a>, <a href="#operation-get-key">getKey</a>, <a href="#operation-delete-key">deleteKey</a>, <a href="#operation-update-key">updateKey</a>, <a href="#operation-rotate-key">rotateKey</a>, <a href="#operation-list-logs">listLogs</a>, <a href="#operation-drain-service">drainService</a>, <a href="#operation-create-backup">createBackup</a></td></tr>
 <tr><td><code>approvals</code></td><td><a href="#operation-resolve-run-approval">resolveRunApproval</a>, <a href="#operation-answer-question">answerQuestion</a>, <a href="#operation-delete-grant">deleteGrant</a></td></tr>
 <tr><td><code>chat</code></td><td><a href="#operation-create-chat-completion">createChatCompletion</a>, <a href="#operation-create-response">createResponse</a>, <a href="#operation-delete-response">deleteResponse</a>, <a href="#operation-cancel-response">cancelResponse</a></td></tr>
 <tr><td><code>jobs</code></td><td><a href="#operation-create-job">createJob</a>, <a href="#operation-delete-job">deleteJob</a>, <a href="#operation-update-job">updateJob</a>, <a href="#operation-pause-job">pauseJob</a>, <a href="#operation-resume-job">resumeJob</a>, <a href="#operation-run-job">runJob</a></td></tr>
@@ -3927,6 +3939,145 @@ td:empty{display:none}
 </section>
 </section>
 </section>
+<section id="tag-service">
+<h2><a href="#tag-service">Service</a></h2>
+<p>The running server: its log, its end, and backups.</p>
+<section id="operation-list-logs" class="entry">
+<h3><a href="#operation-list-logs"><b class="badge get">GET</b> <code>/v1/logs</code></a></h3>
+<p>List the newest lines of the log</p>
+<p>The newest 10,000 lines of this process, at most 4 MiB; newest first. <code>agentd logs</code> shows the files of the home. With <code>stream=true</code>, or with <code>Accept: text/event-stream</code>, follows the log: from now, or after <code>Last-Event-ID</code> or <code>after</code>. Lines that are no longer kept: 410 <code>events_expired</code>.</p>
+<p>Operation <code>listLogs</code>. Needs a key with the scope <code>admin</code>.</p>
+<section id="operation-list-logs-parameters">
+<h4><a href="#operation-list-logs-parameters">Parameters</a></h4>
+<table class="c4">
+<thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>level</code></td><td>query</td><td><a href="#schema-log-level">LogLevel</a></td><td>Lines of this level and above.</td></tr>
+<tr><td><code>q</code></td><td>query</td><td>string</td><td>Text in the message or in a field. 1 to 256 characters.</td></tr>
+<tr><td><code>request_id</code></td><td>query</td><td>string</td><td>Lines about this request. At most 128 characters.</td></tr>
+<tr><td><code>run_id</code></td><td>query</td><td>string</td><td>Lines about this run. At most 128 characters.</td></tr>
+<tr><td><code>from</code></td><td>query</td><td>string</td><td>Inclusive. Unix time in seconds, or RFC 3339. At most 64 characters.</td></tr>
+<tr><td><code>stream</code></td><td>query</td><td>boolean</td><td>Follow the log. Default <code>false</code>.</td></tr>
+<tr><td><code>limit</code></td><td>query</td><td>integer</td><td>Lines per page. 1 to 1000; default <code>100</code>.</td></tr>
+<tr><td><code>after</code></td><td>query</td><td>string</td><td><code>last_id</code> of the previous page. At most 512 characters.</td></tr>
+<tr><td><code>Last-Event-ID</code></td><td>header</td><td>string</td><td>Position of the last line already received. At most 128 characters.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-list-logs-responses">
+<h4><a href="#operation-list-logs-responses">Responses</a></h4>
+<table class="c3 status">
+<thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>200</code></td><td><a href="#schema-log-list">LogList</a> or stream of <a href="#schema-log-entry">LogEntry</a></td><td>A page of lines, or the stream.</td></tr>
+<tr><td><code>400</code>, <code>403</code>, <code>410</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
+<tr><td><code>429</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-list-logs-stream">
+<h4><a href="#operation-list-logs-stream">Stream</a></h4>
+<p>Server-sent events; the data of each is <a href="#schema-log-entry">LogEntry</a>. The stream closes after the last event.</p>
+<p>A line of the log, without secrets.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>object</code></td><td><code>&quot;agent.log&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>id</code></td><td>string</td><td>Required. Opaque position in the log of this process; the id of its server-sent event.</td></tr>
+<tr><td><code>time</code></td><td>number</td><td>Required. Unix time in seconds.</td></tr>
+<tr><td><code>level</code></td><td><a href="#schema-log-level">LogLevel</a></td><td>Required.</td></tr>
+<tr><td><code>message</code></td><td>string</td><td>Required.</td></tr>
+<tr><td><code>fields</code></td><td>object</td><td>Required.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-list-logs-example">
+<h4><a href="#operation-list-logs-example">Example</a></h4>
+<pre tabindex="0"><code>curl http://127.0.0.1:8642/v1/logs \\
+  -H &quot;Authorization: Bearer $API_SERVER_KEY&quot;</code></pre>
+</section>
+</section>
+<section id="operation-drain-service" class="entry">
+<h3><a href="#operation-drain-service"><b class="badge post">POST</b> <code>/v1/service/drain</code></a></h3>
+<p>Drain this server</p>
+<p>Refuses new work with 503 <code>server_draining</code> and lets active runs finish; reads and answers to questions go on. It ends with the process: restart it afterwards. GET /health/detailed shows its state.</p>
+<p>Operation <code>drainService</code>. Needs a key with the scope <code>admin</code>.</p>
+<section id="operation-drain-service-request-body">
+<h4><a href="#operation-drain-service-request-body">Request body</a></h4>
+<p><code>application/json</code>, required: <a href="#schema-drain-body">DrainBody</a>.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>grace_seconds</code></td><td>number or null</td><td>Time for active runs to finish; the rest is cancelled. Default: api_server.drain_seconds. 0 to 86400.</td></tr>
+</tbody>
+</table>
+<p>Other fields are refused.</p>
+</section>
+<section id="operation-drain-service-responses">
+<h4><a href="#operation-drain-service-responses">Responses</a></h4>
+<table class="c3 status">
+<thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>202</code></td><td><a href="#schema-service-state">ServiceState</a></td><td>The server drains.</td></tr>
+<tr><td><code>400</code>, <code>403</code>, <code>408</code>, <code>413</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
+<tr><td><code>415</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The body is not JSON, or it is compressed. In the latter case <code>Accept-Encoding</code> is <code>identity</code>. Headers: <code>Accept-Encoding</code>.</td></tr>
+<tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-drain-service-example">
+<h4><a href="#operation-drain-service-example">Example</a></h4>
+<pre tabindex="0"><code>curl -X POST http://127.0.0.1:8642/v1/service/drain \\
+  -H &quot;Authorization: Bearer $API_SERVER_KEY&quot; \\
+  -H &quot;Content-Type: application/json&quot; \\
+  -d &#39;{
+  &quot;grace_seconds&quot;: 60
+}&#39;</code></pre>
+</section>
+</section>
+<section id="operation-create-backup" class="entry">
+<h3><a href="#operation-create-backup"><b class="badge post">POST</b> <code>/v1/backup</code></a></h3>
+<p>Download a backup</p>
+<p>A <code>tar.gz</code> of the home with a consistent copy of its SQLite database, as <code>agentd backup</code> writes it; <code>agentd restore</code> checks and restores it. A PostgreSQL database is not in it. Keep it private: the database holds conversations and payloads. <code>secrets</code> needs a server that requires API keys: 403 <code>auth_required</code>.</p>
+<p>Operation <code>createBackup</code>. Needs a key with the scope <code>admin</code>.</p>
+<section id="operation-create-backup-request-body">
+<h4><a href="#operation-create-backup-request-body">Request body</a></h4>
+<p><code>application/json</code>, required: <a href="#schema-backup-body">BackupBody</a>.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>secrets</code></td><td>boolean</td><td>Include <code>.env</code> and the secrets of config.yaml and of webhook subscriptions. Default: false.</td></tr>
+<tr><td><code>workspace</code></td><td>boolean</td><td>Include the workspace if it is inside the home. Default: false.</td></tr>
+</tbody>
+</table>
+<p>Other fields are refused.</p>
+</section>
+<section id="operation-create-backup-responses">
+<h4><a href="#operation-create-backup-responses">Responses</a></h4>
+<table class="c3 status">
+<thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>200</code></td><td><code>application/gzip</code></td><td>The archive. Headers: <code>Content-Disposition</code>.</td></tr>
+<tr><td><code>400</code>, <code>403</code>, <code>408</code>, <code>413</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
+<tr><td><code>415</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The body is not JSON, or it is compressed. In the latter case <code>Accept-Encoding</code> is <code>identity</code>. Headers: <code>Accept-Encoding</code>.</td></tr>
+<tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-create-backup-example">
+<h4><a href="#operation-create-backup-example">Example</a></h4>
+<pre tabindex="0"><code>curl -X POST http://127.0.0.1:8642/v1/backup \\
+  -H &quot;Authorization: Bearer $API_SERVER_KEY&quot; \\
+  -H &quot;Content-Type: application/json&quot; \\
+  -d &#39;{
+  &quot;secrets&quot;: false
+}&#39;</code></pre>
+</section>
+</section>
+</section>
 <section id="tag-usage">
 <h2><a href="#tag-usage">Usage</a></h2>
 <p>Tokens and costs of runs by day, prices and budgets.</p>
@@ -5046,6 +5197,17 @@ td:empty{display:none}
 </tbody>
 </table>
 </section>
+<section id="schema-backup-body" class="entry">
+<h3><a href="#schema-backup-body">BackupBody</a></h3>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>secrets</code></td><td>boolean</td><td>Include <code>.env</code> and the secrets of config.yaml and of webhook subscriptions. Default: false.</td></tr>
+<tr><td><code>workspace</code></td><td>boolean</td><td>Include the workspace if it is inside the home. Default: false.</td></tr>
+</tbody>
+</table>
+<p>Other fields are refused.</p>
+</section>
 <section id="schema-budget" class="entry">
 <h3><a href="#schema-budget">Budget</a></h3>
 <p>A limit of what runs may use on a day (UTC). No model is called once it is spent.</p>
@@ -6032,6 +6194,16 @@ td:empty{display:none}
 </tbody>
 </table>
 </section>
+<section id="schema-drain-body" class="entry">
+<h3><a href="#schema-drain-body">DrainBody</a></h3>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>grace_seconds</code></td><td>number or null</td><td>Time for active runs to finish; the rest is cancelled. Default: api_server.drain_seconds. 0 to 86400.</td></tr>
+</tbody>
+</table>
+<p>Other fields are refused.</p>
+</section>
 <section id="schema-drop-messages-body" class="entry">
 <h3><a href="#schema-drop-messages-body">DropMessagesBody</a></h3>
 <p>Either <code>ids</code>, or <code>status</code> with further filters.</p>
@@ -6136,7 +6308,7 @@ td:empty{display:none}
 <tr><td><code>created_at</code></td><td>number</td><td>Required. Unix time in seconds.</td></tr>
 <tr><td><code>owner</code></td><td>string</td><td>Required.</td></tr>
 <tr><td><code>actor</code></td><td>string or null</td><td>Required. Author of the change: the name of a key, or a surface such as <code>http:ci</code>. Null: the server.</td></tr>
-<tr><td><code>data</code></td><td>object</td><td>Required. The kind and id of the resource, and its state after the change. run: status, kind, session_id, source. question: kind, status, run_id, session_id, expires_at. message: platform, status, ref. delivery: route, event, status, run_id. route: enabled. occurrence: job_id, scheduled_at, status, delivery_status. job: state, revision. grant: tool. key: name, scopes, expires_at, previous_expires_at; config: changed, restart_required. Events of keys and of the configuration need the scope admin.</td></tr>
+<tr><td><code>data</code></td><td>object</td><td>Required. The kind and id of the resource, and its state after the change. run: status, kind, session_id, source. question: kind, status, run_id, session_id, expires_at. message: platform, status, ref. delivery: route, event, status, run_id. route: enabled. occurrence: job_id, scheduled_at, status, delivery_status. job: state, revision. grant: tool. key: name, scopes, expires_at, previous_expires_at; config: changed, restart_required. service: grace_seconds. Events of keys, the configuration and the service need the scope admin.</td></tr>
 <tr><td><code>data.object</code></td><td>string</td><td>Required.</td></tr>
 <tr><td><code>data.id</code></td><td>string</td><td>Required.</td></tr>
 </tbody>
@@ -6159,7 +6331,7 @@ td:empty{display:none}
 <section id="schema-feed-event-type" class="entry">
 <h3><a href="#schema-feed-event-type">FeedEventType</a></h3>
 <p>The kind of a resource and its change.</p>
-<p>Type: <code>&quot;session.created&quot;</code> or <code>&quot;session.updated&quot;</code> or <code>&quot;session.deleted&quot;</code> or <code>&quot;run.created&quot;</code> or <code>&quot;run.updated&quot;</code> or <code>&quot;question.created&quot;</code> or <code>&quot;question.updated&quot;</code> or <code>&quot;delivery.created&quot;</code> or <code>&quot;delivery.updated&quot;</code> or <code>&quot;route.created&quot;</code> or <code>&quot;route.updated&quot;</code> or <code>&quot;route.deleted&quot;</code> or <code>&quot;occurrence.created&quot;</code> or <code>&quot;occurrence.updated&quot;</code> or <code>&quot;message.created&quot;</code> or <code>&quot;message.updated&quot;</code> or <code>&quot;job.created&quot;</code> or <code>&quot;job.updated&quot;</code> or <code>&quot;job.deleted&quot;</code> or <code>&quot;grant.created&quot;</code> or <code>&quot;grant.deleted&quot;</code> or <code>&quot;key.created&quot;</code> or <code>&quot;key.updated&quot;</code> or <code>&quot;key.deleted&quot;</code> or <code>&quot;config.updated&quot;</code></p>
+<p>Type: <code>&quot;session.created&quot;</code> or <code>&quot;session.updated&quot;</code> or <code>&quot;session.deleted&quot;</code> or <code>&quot;run.created&quot;</code> or <code>&quot;run.updated&quot;</code> or <code>&quot;question.created&quot;</code> or <code>&quot;question.updated&quot;</code> or <code>&quot;delivery.created&quot;</code> or <code>&quot;delivery.updated&quot;</code> or <code>&quot;route.created&quot;</code> or <code>&quot;route.updated&quot;</code> or <code>&quot;route.deleted&quot;</code> or <code>&quot;occurrence.created&quot;</code> or <code>&quot;occurrence.updated&quot;</code> or <code>&quot;message.created&quot;</code> or <code>&quot;message.updated&quot;</code> or <code>&quot;job.created&quot;</code> or <code>&quot;job.updated&quot;</code> or <code>&quot;job.deleted&quot;</code> or <code>&quot;grant.created&quot;</code> or <code>&quot;grant.deleted&quot;</code> or <code>&quot;key.created&quot;</code> or <code>&quot;key.updated&quot;</code> or <code>&quot;key.deleted&quot;</code> or <code>&quot;config.updated&quot;</code> or <code>&quot;service.draining&quot;</code></p>
 </section>
 <section id="schema-feed-frame" class="entry">
 <h3><a href="#schema-feed-frame">FeedFrame</a></h3>
@@ -6574,6 +6746,38 @@ td:empty{display:none}
 <section id="schema-key-status" class="entry">
 <h3><a href="#schema-key-status">KeyStatus</a></h3>
 <p>Type: <code>&quot;active&quot;</code> or <code>&quot;expired&quot;</code> or <code>&quot;revoked&quot;</code></p>
+</section>
+<section id="schema-log-entry" class="entry">
+<h3><a href="#schema-log-entry">LogEntry</a></h3>
+<p>A line of the log, without secrets.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>object</code></td><td><code>&quot;agent.log&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>id</code></td><td>string</td><td>Required. Opaque position in the log of this process; the id of its server-sent event.</td></tr>
+<tr><td><code>time</code></td><td>number</td><td>Required. Unix time in seconds.</td></tr>
+<tr><td><code>level</code></td><td><a href="#schema-log-level">LogLevel</a></td><td>Required.</td></tr>
+<tr><td><code>message</code></td><td>string</td><td>Required.</td></tr>
+<tr><td><code>fields</code></td><td>object</td><td>Required.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="schema-log-level" class="entry">
+<h3><a href="#schema-log-level">LogLevel</a></h3>
+<p>Type: <code>&quot;debug&quot;</code> or <code>&quot;info&quot;</code> or <code>&quot;warn&quot;</code> or <code>&quot;error&quot;</code></p>
+</section>
+<section id="schema-log-list" class="entry">
+<h3><a href="#schema-log-list">LogList</a></h3>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>object</code></td><td><code>&quot;list&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>data</code></td><td>array of <a href="#schema-log-entry">LogEntry</a></td><td>Required.</td></tr>
+<tr><td><code>first_id</code></td><td>string or null</td><td>Required. Follow the log from here with <code>stream=true</code>.</td></tr>
+<tr><td><code>last_id</code></td><td>string or null</td><td>Required. Pass it as <code>after</code>.</td></tr>
+<tr><td><code>has_more</code></td><td>boolean</td><td>Required.</td></tr>
+</tbody>
+</table>
 </section>
 <section id="schema-logprob" class="entry">
 <h3><a href="#schema-logprob">Logprob</a></h3>
@@ -8397,6 +8601,17 @@ td:empty{display:none}
 <tr><td><code>env_var</code></td><td>string</td><td>Required.</td></tr>
 <tr><td><code>skipped</code></td><td>boolean</td><td>Required. True if no value was entered.</td></tr>
 <tr><td><code>by</code></td><td>string</td><td></td></tr>
+</tbody>
+</table>
+</section>
+<section id="schema-service-state" class="entry">
+<h3><a href="#schema-service-state">ServiceState</a></h3>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>object</code></td><td><code>&quot;agent.service&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>state</code></td><td><code>&quot;draining&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>grace_seconds</code></td><td>number</td><td>Required.</td></tr>
 </tbody>
 </table>
 </section>

@@ -133,6 +133,7 @@ function httpDeps(
     ...made,
     webhooks: webhookService(options, wired),
     config: configApi(options, deps),
+    service: serviceControl(options, runs),
     delivery: deliveryOf(options, wired),
     tooling: toolingOf(options, wired),
     version,
@@ -174,6 +175,25 @@ function webhookService(options: ServiceOptions, wired: ApiParts): HttpDeps["web
   };
   let made: ReturnType<typeof make> | undefined;
   return () => (made ??= make());
+}
+
+function serviceControl(
+  { config, paths, log }: ServiceOptions,
+  runs: WiredService["wiredAgent"]["agent"]["runs"],
+): HttpDeps["service"] {
+  return {
+    drainMs: config.api_server.drain_seconds * 1000,
+    drain: (graceMs) => {
+      runs.drain(graceMs).catch((error: unknown) => log.error("draining failed", { error }));
+    },
+    backUp: async (options) => {
+      const { archiveOf } = await import("./backup/backup.ts");
+      return archiveOf(
+        { home: paths.agentHome, workspace: paths.workspace, url: paths.databaseUrl },
+        options,
+      );
+    },
+  };
 }
 
 /** Returns the function that makes the service of the configuration when it is called first. */

@@ -24,6 +24,7 @@ import {
   createSocketTicket,
 } from "./meta/meta.ts";
 import { adminHandlers } from "./admin/handlers.ts";
+import { LogRing } from "./admin/log-ring.ts";
 import { jobHandlers } from "./control/job-handlers.ts";
 import { messageHandlers } from "./control/message-handlers.ts";
 import { sessionHandlers } from "./control/session-handlers.ts";
@@ -75,6 +76,8 @@ export function createHttpApi(deps: HttpDeps): HttpApi {
   });
   const subscribers = new RunSubscribers(deps.settings.maxSubscribersPerRun);
   const streams = new FeedStreams();
+  const logs = new LogRing();
+  deps.log.copyTo?.(logs.write);
   const handlers = defineHttp<HttpContext>({
     createChatCompletion: (request) => createChatCompletion(request, deps),
     getRun: (request) => getRun(request, deps, subscribers),
@@ -104,7 +107,7 @@ export function createHttpApi(deps: HttpDeps): HttpApi {
     ...jobHandlers(deps, subscribers),
     ...webhookHandlers(deps),
     ...messageHandlers(deps),
-    ...adminHandlers(deps),
+    ...adminHandlers(deps, logs),
     ...usageHandlers(deps),
     streamEvents: (request) => streamEvents(request, deps, streams),
     stopRun: (request) => stopRun(request, deps),
@@ -192,6 +195,7 @@ async function serve(event: H3Event, bound: Bound): Promise<Response> {
     // A call from inside the process was counted already.
     if (!localCallerOf(event.req)) deps.keyLimits?.countRequest(caller.name);
     const identity = actAs(caller, event.req.headers.get("x-agent-owner"), operation);
+    refuseWhileDraining(id, operation, deps);
     const input = await readInput(event, operation, deps);
     if (operation.body) watchClient(event, gone);
     const ctx: HttpContext = { identity, requestId, traceparent: watch.traceparent };
@@ -238,6 +242,19 @@ function admit(event: H3Event, bound: Bound): Identity | Promise<Identity> {
   if (local) return identityOf(local, bound.operation);
   checkSource(event, bound);
   return authorize(bound.deps.keys, bound.operation, event.req.headers.get("authorization"));
+}
+
+/** Answers help active runs to their end. */
+const WHILE_DRAINING: ReadonlySet<string> = new Set(["answerQuestion", "drainService", "createBackup"]);
+
+/** ServiceError `server_draining` for a change of the control API: what it changes belongs to the next process. */
+function refuseWhileDraining(
+  id: string,
+  { strict, method, responses }: OperationMeta,
+  { runs }: HttpDeps,
+): void {
+  if (!runs.draining || !strict || method === "GET" || !responses["503"] || WHILE_DRAINING.has(id)) return;
+  throw new ServiceError("server_draining", "The server is shutting down. Try again later.");
 }
 
 function isEmpty({ body, stream }: Result): boolean {

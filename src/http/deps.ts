@@ -38,6 +38,7 @@ export interface HttpDeps {
     readonly scopes: readonly string[];
     readonly validity?: KeyValidity;
   }>;
+  readonly service: ServiceControl;
   /** The configuration of the service. Its modules load at the first call. */
   readonly config: () => Promise<ConfigApi>;
   /** Created API keys. Their module loads at the first call. */
@@ -56,6 +57,19 @@ export interface HttpDeps {
   readonly tracer?: Tracer;
   /** Absent: metrics are off. */
   readonly metrics?: HttpMetrics;
+}
+
+/** What administrators do with the running service. */
+export interface ServiceControl {
+  /** Default time for active runs to finish. */
+  readonly drainMs: number;
+  /** Refuses new work, and lets active runs finish for `graceMs`. */
+  drain(graceMs: number): void;
+  /** Resolves to an archive, whose temporary file is deleted once it is read. ServiceError `state_store_unavailable`. */
+  backUp(options: {
+    readonly withSecrets: boolean;
+    readonly withWorkspace: boolean;
+  }): Promise<{ readonly name: string; readonly content: AsyncIterable<Uint8Array> }>;
 }
 
 /** Reads and changes the configuration. */

@@ -69,6 +69,28 @@ export type ResponseStreamEvent = ({
 } & ResponseFunctionCallArgumentsDoneEvent);
 
 /**
+ * LogEntry
+ *
+ * A line of the log, without secrets.
+ */
+export type LogEntry = {
+    object: 'agent.log';
+    /**
+     * Opaque position in the log of this process; the id of its server-sent event.
+     */
+    id: string;
+    /**
+     * Unix time in seconds.
+     */
+    time: number;
+    level: LogLevel;
+    message: string;
+    fields: {
+        [key: string]: unknown;
+    };
+};
+
+/**
  * FeedFrame
  *
  * A frame of the stream of events.
@@ -4867,6 +4889,61 @@ export type DeletedGrant = {
 };
 
 /**
+ * LogLevel
+ */
+export type LogLevel = 'debug' | 'info' | 'warn' | 'error';
+
+/**
+ * LogList
+ */
+export type LogList = {
+    object: 'list';
+    data: Array<LogEntry>;
+    /**
+     * Follow the log from here with `stream=true`.
+     */
+    first_id: string | null;
+    /**
+     * Pass it as `after`.
+     */
+    last_id: string | null;
+    has_more: boolean;
+};
+
+/**
+ * DrainBody
+ */
+export type DrainBody = {
+    /**
+     * Time for active runs to finish; the rest is cancelled. Default: api_server.drain_seconds.
+     */
+    grace_seconds?: number | null;
+};
+
+/**
+ * ServiceState
+ */
+export type ServiceState = {
+    object: 'agent.service';
+    state: 'draining';
+    grace_seconds: number;
+};
+
+/**
+ * BackupBody
+ */
+export type BackupBody = {
+    /**
+     * Include `.env` and the secrets of config.yaml and of webhook subscriptions. Default: false.
+     */
+    secrets?: boolean;
+    /**
+     * Include the workspace if it is inside the home. Default: false.
+     */
+    workspace?: boolean;
+};
+
+/**
  * RouteSource
  *
  * config: the configuration file. subscription: created with this API or `agentd webhook subscribe`.
@@ -5346,7 +5423,7 @@ export type ReplayDeliveryBody = {
  *
  * The kind of a resource and its change.
  */
-export type FeedEventType = 'session.created' | 'session.updated' | 'session.deleted' | 'run.created' | 'run.updated' | 'question.created' | 'question.updated' | 'delivery.created' | 'delivery.updated' | 'route.created' | 'route.updated' | 'route.deleted' | 'occurrence.created' | 'occurrence.updated' | 'message.created' | 'message.updated' | 'job.created' | 'job.updated' | 'job.deleted' | 'grant.created' | 'grant.deleted' | 'key.created' | 'key.updated' | 'key.deleted' | 'config.updated';
+export type FeedEventType = 'session.created' | 'session.updated' | 'session.deleted' | 'run.created' | 'run.updated' | 'question.created' | 'question.updated' | 'delivery.created' | 'delivery.updated' | 'route.created' | 'route.updated' | 'route.deleted' | 'occurrence.created' | 'occurrence.updated' | 'message.created' | 'message.updated' | 'job.created' | 'job.updated' | 'job.deleted' | 'grant.created' | 'grant.deleted' | 'key.created' | 'key.updated' | 'key.deleted' | 'config.updated' | 'service.draining';
 
 /**
  * FeedEvent
@@ -5370,7 +5447,7 @@ export type FeedEvent = {
      */
     actor: string | null;
     /**
-     * The kind and id of the resource, and its state after the change. run: status, kind, session_id, source. question: kind, status, run_id, session_id, expires_at. message: platform, status, ref. delivery: route, event, status, run_id. route: enabled. occurrence: job_id, scheduled_at, status, delivery_status. job: state, revision. grant: tool. key: name, scopes, expires_at, previous_expires_at; config: changed, restart_required. Events of keys and of the configuration need the scope admin.
+     * The kind and id of the resource, and its state after the change. run: status, kind, session_id, source. question: kind, status, run_id, session_id, expires_at. message: platform, status, ref. delivery: route, event, status, run_id. route: enabled. occurrence: job_id, scheduled_at, status, delivery_status. job: state, revision. grant: tool. key: name, scopes, expires_at, previous_expires_at; config: changed, restart_required. service: grace_seconds. Events of keys, the configuration and the service need the scope admin.
      */
     data: {
         object: string;
@@ -10843,6 +10920,192 @@ export type DeleteGrantResponses = {
 };
 
 export type DeleteGrantResponse = DeleteGrantResponses[keyof DeleteGrantResponses];
+
+export type ListLogsData = {
+    body?: never;
+    headers?: {
+        /**
+         * Position of the last line already received.
+         */
+        'Last-Event-ID'?: string;
+    };
+    path?: never;
+    query?: {
+        /**
+         * Lines of this level and above.
+         */
+        level?: LogLevel;
+        /**
+         * Text in the message or in a field.
+         */
+        q?: string;
+        /**
+         * Lines about this request.
+         */
+        request_id?: string;
+        /**
+         * Lines about this run.
+         */
+        run_id?: string;
+        /**
+         * Inclusive. Unix time in seconds, or RFC 3339.
+         */
+        from?: string;
+        /**
+         * Follow the log.
+         */
+        stream?: boolean;
+        /**
+         * Lines per page.
+         */
+        limit?: number;
+        /**
+         * `last_id` of the previous page.
+         */
+        after?: string;
+    };
+    url: '/v1/logs';
+};
+
+export type ListLogsErrors = {
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    400: ErrorEnvelope;
+    /**
+     * The API key is missing or wrong.
+     */
+    401: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    403: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    410: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    429: ErrorEnvelope;
+};
+
+export type ListLogsError = ListLogsErrors[keyof ListLogsErrors];
+
+export type ListLogsResponses = {
+    /**
+     * A page of lines, or the stream.
+     */
+    200: LogList;
+};
+
+export type ListLogsResponse = ListLogsResponses[keyof ListLogsResponses];
+
+export type DrainServiceData = {
+    body: DrainBody;
+    path?: never;
+    query?: never;
+    url: '/v1/service/drain';
+};
+
+export type DrainServiceErrors = {
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    400: ErrorEnvelope;
+    /**
+     * The API key is missing or wrong.
+     */
+    401: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    403: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    408: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    413: ErrorEnvelope;
+    /**
+     * The body is not JSON, or it is compressed. In the latter case `Accept-Encoding` is `identity`.
+     */
+    415: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    429: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    503: ErrorEnvelope;
+};
+
+export type DrainServiceError = DrainServiceErrors[keyof DrainServiceErrors];
+
+export type DrainServiceResponses = {
+    /**
+     * The server drains.
+     */
+    202: ServiceState;
+};
+
+export type DrainServiceResponse = DrainServiceResponses[keyof DrainServiceResponses];
+
+export type CreateBackupData = {
+    body: BackupBody;
+    path?: never;
+    query?: never;
+    url: '/v1/backup';
+};
+
+export type CreateBackupErrors = {
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    400: ErrorEnvelope;
+    /**
+     * The API key is missing or wrong.
+     */
+    401: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    403: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    408: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    413: ErrorEnvelope;
+    /**
+     * The body is not JSON, or it is compressed. In the latter case `Accept-Encoding` is `identity`.
+     */
+    415: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    429: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    503: ErrorEnvelope;
+};
+
+export type CreateBackupError = CreateBackupErrors[keyof CreateBackupErrors];
+
+export type CreateBackupResponses = {
+    /**
+     * The archive.
+     */
+    200: Blob | File;
+};
+
+export type CreateBackupResponse = CreateBackupResponses[keyof CreateBackupResponses];
 
 export type ListRoutesData = {
     body?: never;

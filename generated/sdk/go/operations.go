@@ -2011,6 +2011,126 @@ func (c *Client) DeleteGrant(ctx context.Context, grantID string, params DeleteG
 	return send[DeletedGrant](ctx, c, request, options)
 }
 
+// ListLogsParams are the parameters of Client.ListLogs. What is left out is not sent.
+type ListLogsParams struct {
+	// Lines of this level and above.
+	Level LogLevel
+
+	// Text in the message or in a field.
+	Q string
+
+	// Lines about this request.
+	RequestID string
+
+	// Lines about this run.
+	RunID string
+
+	// Inclusive. Unix time in seconds, or RFC 3339.
+	From string
+
+	// Lines per page. Default: 100.
+	Limit *int64
+
+	// `last_id` of the previous page.
+	After string
+}
+
+// ListLogs: List the newest lines of the log.
+//
+// The newest 10,000 lines of this process, at most 4 MiB; newest first. `agentd logs` shows the files of the
+// home. With `stream=true`, or with `Accept: text/event-stream`, follows the log: from now, or after
+// `Last-Event-ID` or `after`. Lines that are no longer kept: 410 `events_expired`.
+//
+// It sends `GET /v1/logs`. It needs a key with the scope `admin`.
+func (c *Client) ListLogs(ctx context.Context, params ListLogsParams, options ...RequestOption) (*LogList, error) {
+	request := newRequest("GET", "application/json", "/v1/logs")
+	request.query("level", params.Level)
+	request.query("q", params.Q)
+	request.query("request_id", params.RequestID)
+	request.query("run_id", params.RunID)
+	request.query("from", params.From)
+	request.query("limit", params.Limit)
+	request.query("after", params.After)
+	return send[LogList](ctx, c, request, options)
+}
+
+// FollowLogsParams are the parameters of Client.FollowLogs. What is left out is not sent.
+type FollowLogsParams struct {
+	// Lines of this level and above.
+	Level LogLevel
+
+	// Text in the message or in a field.
+	Q string
+
+	// Lines about this request.
+	RequestID string
+
+	// Lines about this run.
+	RunID string
+
+	// Inclusive. Unix time in seconds, or RFC 3339.
+	From string
+
+	// Lines per page. Default: 100.
+	Limit *int64
+
+	// `last_id` of the previous page.
+	After string
+
+	// Position of the last line already received.
+	LastEventID string
+}
+
+var followLogsStream = streamKind{cursorHeader: "last-event-id"}
+
+// FollowLogs: List the newest lines of the log.
+//
+// The newest 10,000 lines of this process, at most 4 MiB; newest first. `agentd logs` shows the files of the
+// home. With `stream=true`, or with `Accept: text/event-stream`, follows the log: from now, or after
+// `Last-Event-ID` or `after`. Lines that are no longer kept: 410 `events_expired`.
+//
+// It yields the events as they arrive. After a cut connection it resumes where it stopped.
+//
+// It sends `GET /v1/logs`. It needs a key with the scope `admin`.
+func (c *Client) FollowLogs(ctx context.Context, params FollowLogsParams, options ...RequestOption) *Stream[LogEntry] {
+	request := newRequest("GET", "text/event-stream", "/v1/logs")
+	request.query("stream", true)
+	request.query("level", params.Level)
+	request.query("q", params.Q)
+	request.query("request_id", params.RequestID)
+	request.query("run_id", params.RunID)
+	request.query("from", params.From)
+	request.query("limit", params.Limit)
+	request.query("after", params.After)
+	request.setHeader("last-event-id", params.LastEventID)
+	return newStream[LogEntry](ctx, c, request, followLogsStream, options)
+}
+
+// DrainService: Drain this server.
+//
+// Refuses new work with 503 `server_draining` and lets active runs finish; reads and answers to questions go
+// on. It ends with the process: restart it afterwards. GET /health/detailed shows its state.
+//
+// It sends `POST /v1/service/drain`. It needs a key with the scope `admin`.
+func (c *Client) DrainService(ctx context.Context, body *DrainBody, options ...RequestOption) (*ServiceState, error) {
+	request := newRequest("POST", "application/json", "/v1/service/drain")
+	request.json(body)
+	return send[ServiceState](ctx, c, request, options)
+}
+
+// CreateBackup: Download a backup.
+//
+// A `tar.gz` of the home with a consistent copy of its SQLite database, as `agentd backup` writes it; `agentd
+// restore` checks and restores it. A PostgreSQL database is not in it. Keep it private: the database holds
+// conversations and payloads. `secrets` needs a server that requires API keys: 403 `auth_required`.
+//
+// It sends `POST /v1/backup`. It needs a key with the scope `admin`.
+func (c *Client) CreateBackup(ctx context.Context, body *BackupBody, options ...RequestOption) ([]byte, error) {
+	request := newRequest("POST", "application/gzip", "/v1/backup")
+	request.json(body)
+	return sendRaw[[]byte](ctx, c, request, options)
+}
+
 // ListRoutesParams are the parameters of Client.ListRoutes. What is left out is not sent.
 type ListRoutesParams struct {
 	// Any of these sources.

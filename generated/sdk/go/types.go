@@ -1544,6 +1544,39 @@ func (v ResponseStreamEvent) MarshalJSON() ([]byte, error) {
 	return json.Marshal(v.Value)
 }
 
+// LogLevel: one of "debug", "info", "warn", "error". A newer server may send others.
+type LogLevel string
+
+// The values of LogLevel.
+const (
+	LogLevelDebug LogLevel = "debug"
+	LogLevelInfo  LogLevel = "info"
+	LogLevelWarn  LogLevel = "warn"
+	LogLevelError LogLevel = "error"
+)
+
+// LogEntry: A line of the log, without secrets.
+type LogEntry struct {
+	Object string `json:"object"`
+
+	// Opaque position in the log of this process; the id of its server-sent event.
+	ID string `json:"id"`
+
+	// Unix time in seconds.
+	Time float64 `json:"time"`
+
+	Level   LogLevel       `json:"level"`
+	Message string         `json:"message"`
+	Fields  map[string]any `json:"fields"`
+}
+
+// MarshalJSON implements json.Marshaler. It sets the members that can only have one value.
+func (v LogEntry) MarshalJSON() ([]byte, error) {
+	type plain LogEntry
+	v.Object = "agent.log"
+	return json.Marshal(plain(v))
+}
+
 // FeedEventType: The kind of a resource and its change.
 type FeedEventType string
 
@@ -1574,13 +1607,15 @@ const (
 	FeedEventTypeKeyUpdated        FeedEventType = "key.updated"
 	FeedEventTypeKeyDeleted        FeedEventType = "key.deleted"
 	FeedEventTypeConfigUpdated     FeedEventType = "config.updated"
+	FeedEventTypeServiceDraining   FeedEventType = "service.draining"
 )
 
 // FeedEventData: The kind and id of the resource, and its state after the change. run: status, kind,
 // session_id, source. question: kind, status, run_id, session_id, expires_at. message: platform, status, ref.
 // delivery: route, event, status, run_id. route: enabled. occurrence: job_id, scheduled_at, status,
 // delivery_status. job: state, revision. grant: tool. key: name, scopes, expires_at, previous_expires_at;
-// config: changed, restart_required. Events of keys and of the configuration need the scope admin.
+// config: changed, restart_required. service: grace_seconds. Events of keys, the configuration and the
+// service need the scope admin.
 type FeedEventData struct {
 	Object string `json:"object"`
 	ID     string `json:"id"`
@@ -1607,7 +1642,8 @@ type FeedEvent struct {
 	// question: kind, status, run_id, session_id, expires_at. message: platform, status, ref. delivery: route,
 	// event, status, run_id. route: enabled. occurrence: job_id, scheduled_at, status, delivery_status. job:
 	// state, revision. grant: tool. key: name, scopes, expires_at, previous_expires_at; config: changed,
-	// restart_required. Events of keys and of the configuration need the scope admin.
+	// restart_required. service: grace_seconds. Events of keys, the configuration and the service need the scope
+	// admin.
 	Data FeedEventData `json:"data"`
 }
 
@@ -7324,6 +7360,64 @@ func (v DeletedGrant) MarshalJSON() ([]byte, error) {
 	type plain DeletedGrant
 	v.Object = "agent.grant"
 	return json.Marshal(plain(v))
+}
+
+// LogList is a type of the API.
+type LogList struct {
+	Object string     `json:"object"`
+	Data   []LogEntry `json:"data"`
+
+	// Follow the log from here with `stream=true`.
+	FirstID *string `json:"first_id"`
+
+	// Pass it as `after`.
+	LastID *string `json:"last_id"`
+
+	HasMore bool `json:"has_more"`
+}
+
+// MarshalJSON implements json.Marshaler. It sets the members that can only have one value.
+func (v LogList) MarshalJSON() ([]byte, error) {
+	type plain LogList
+	v.Object = "list"
+	return json.Marshal(plain(v))
+}
+
+// DrainBody is a type of the API.
+type DrainBody struct {
+	// Time for active runs to finish; the rest is cancelled. Default: api_server.drain_seconds.
+	GraceSeconds Nullable[float64] `json:"grace_seconds,omitempty"`
+}
+
+// ServiceStateState: one of "draining". A newer server may send others.
+type ServiceStateState string
+
+// The values of ServiceStateState.
+const (
+	ServiceStateStateDraining ServiceStateState = "draining"
+)
+
+// ServiceState is a type of the API.
+type ServiceState struct {
+	Object       string            `json:"object"`
+	State        ServiceStateState `json:"state"`
+	GraceSeconds float64           `json:"grace_seconds"`
+}
+
+// MarshalJSON implements json.Marshaler. It sets the members that can only have one value.
+func (v ServiceState) MarshalJSON() ([]byte, error) {
+	type plain ServiceState
+	v.Object = "agent.service"
+	return json.Marshal(plain(v))
+}
+
+// BackupBody is a type of the API.
+type BackupBody struct {
+	// Include `.env` and the secrets of config.yaml and of webhook subscriptions. Default: false.
+	Secrets *bool `json:"secrets,omitempty"`
+
+	// Include the workspace if it is inside the home. Default: false.
+	Workspace *bool `json:"workspace,omitempty"`
 }
 
 // RouteSource: config: the configuration file. subscription: created with this API or `agentd webhook

@@ -12,9 +12,10 @@ import { currentContext, type CliContext } from "../kit/context.ts";
 import { isAgentd, occupantOf, urlOf } from "../kit/local-gateway.ts";
 import { jsonOption, requiredArgument, switchOption } from "../kit/options.ts";
 import { print, printJson, warn } from "../kit/output.ts";
-import { unpack, type Manifest } from "./archive.ts";
-import { databaseText, RESTORES, SKIPPED, stampOf } from "./backup.ts";
-import { SECRET_FILES } from "./scrub.ts";
+import { unpack, type Manifest } from "../../app/backup/archive.ts";
+import { RESTORES, SKIPPED, stampOf } from "../../app/backup/backup.ts";
+import { databaseText } from "./backup.ts";
+import { SECRET_FILES } from "../../app/backup/scrub.ts";
 
 export const restoreCommand = defineCommand({
   meta: {

@@ -26,6 +26,7 @@ export const CHANGE_TYPES = [
   "key.updated",
   "key.deleted",
   "config.updated",
+  "service.draining",
 ] as const;
 
 /** Kinds whose changes every key may read; those of other kinds need the scope admin. */

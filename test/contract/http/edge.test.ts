@@ -47,6 +47,8 @@ const BODIES: Readonly<Record<string, object>> = {
   createKey: { name: "y", scopes: ["read"] },
   updateKey: { scopes: ["read"] },
   rotateKey: {},
+  drainService: {},
+  createBackup: {},
   forkSession: {},
   compressSession: {},
   undoSession: {},

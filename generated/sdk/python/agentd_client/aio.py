@@ -35,6 +35,9 @@ _STREAM_SESSION_EVENTS = StreamKind(
     final=frozenset({"run.completed", "run.failed", "run.cancelled", "run.interrupted"}),
     cursor_header="last-event-id",
 )
+_FOLLOW_LOGS = StreamKind(
+    cursor_header="last-event-id",
+)
 _STREAM_EVENTS = StreamKind(
     cursor_header="last-event-id",
 )
@@ -2744,6 +2747,165 @@ class AsyncAgentClient(AsyncBase):
             timeout=timeout,
         )
         return cast("types.DeletedGrant", await self._send(request))
+
+    async def list_logs(
+        self,
+        *,
+        level: types.LogLevel | None = None,
+        q: str | None = None,
+        request_id: str | None = None,
+        run_id: str | None = None,
+        from_: str | None = None,
+        limit: int | None = None,
+        after: str | None = None,
+        extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
+        timeout: float | None = None,
+    ) -> types.LogList:
+        """List the newest lines of the log.
+
+        The newest 10,000 lines of this process, at most 4 MiB; newest first. `agentd logs` shows the files
+        of the home. With `stream=true`, or with `Accept: text/event-stream`, follows the log: from now, or
+        after `Last-Event-ID` or `after`. Lines that are no longer kept: 410 `events_expired`.
+
+        `GET /v1/logs`. Needs a key with the scope `admin`.
+
+        Args:
+            level: Lines of this level and above.
+            q: Text in the message or in a field.
+            request_id: Lines about this request.
+            run_id: Lines about this run.
+            from_: Inclusive. Unix time in seconds, or RFC 3339.
+            limit: Lines per page. Default 100.
+            after: `last_id` of the previous page.
+        """
+        request = Request(
+            "GET",
+            "/v1/logs",
+            query={
+                "level": level,
+                "q": q,
+                "request_id": request_id,
+                "run_id": run_id,
+                "from": from_,
+                "limit": limit,
+                "after": after,
+            },
+            extra_headers=extra_headers,
+            response=response,
+            timeout=timeout,
+        )
+        return cast("types.LogList", await self._send(request))
+
+    def follow_logs(
+        self,
+        *,
+        level: types.LogLevel | None = None,
+        q: str | None = None,
+        request_id: str | None = None,
+        run_id: str | None = None,
+        from_: str | None = None,
+        limit: int | None = None,
+        after: str | None = None,
+        last_event_id: str | None = None,
+        extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
+        timeout: float | None = None,
+    ) -> AsyncStream[types.LogEntry]:
+        """List the newest lines of the log.
+
+        The newest 10,000 lines of this process, at most 4 MiB; newest first. `agentd logs` shows the files
+        of the home. With `stream=true`, or with `Accept: text/event-stream`, follows the log: from now, or
+        after `Last-Event-ID` or `after`. Lines that are no longer kept: 410 `events_expired`.
+
+        Gives the events as they come. After a cut connection it resumes where it was.
+
+        `GET /v1/logs`. Needs a key with the scope `admin`.
+
+        Args:
+            level: Lines of this level and above.
+            q: Text in the message or in a field.
+            request_id: Lines about this request.
+            run_id: Lines about this run.
+            from_: Inclusive. Unix time in seconds, or RFC 3339.
+            limit: Lines per page. Default 100.
+            after: `last_id` of the previous page.
+            last_event_id: Position of the last line already received.
+        """
+        request = Request(
+            "GET",
+            "/v1/logs",
+            accept="text/event-stream",
+            query={
+                "stream": True,
+                "level": level,
+                "q": q,
+                "request_id": request_id,
+                "run_id": run_id,
+                "from": from_,
+                "limit": limit,
+                "after": after,
+            },
+            headers={"last-event-id": last_event_id},
+            extra_headers=extra_headers,
+            response=response,
+            timeout=timeout,
+        )
+        return AsyncStream(self, request, _FOLLOW_LOGS)
+
+    async def drain_service(
+        self,
+        body: types.DrainBody,
+        *,
+        extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
+        timeout: float | None = None,
+    ) -> types.ServiceState:
+        """Drain this server.
+
+        Refuses new work with 503 `server_draining` and lets active runs finish; reads and answers to
+        questions go on. It ends with the process: restart it afterwards. GET /health/detailed shows its
+        state.
+
+        `POST /v1/service/drain`. Needs a key with the scope `admin`.
+        """
+        request = Request(
+            "POST",
+            "/v1/service/drain",
+            body=body,
+            extra_headers=extra_headers,
+            response=response,
+            timeout=timeout,
+        )
+        return cast("types.ServiceState", await self._send(request))
+
+    async def create_backup(
+        self,
+        body: types.BackupBody,
+        *,
+        extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
+        timeout: float | None = None,
+    ) -> bytes:
+        """Download a backup.
+
+        A `tar.gz` of the home with a consistent copy of its SQLite database, as `agentd backup` writes it;
+        `agentd restore` checks and restores it. A PostgreSQL database is not in it. Keep it private: the
+        database holds conversations and payloads. `secrets` needs a server that requires API keys: 403
+        `auth_required`.
+
+        `POST /v1/backup`. Needs a key with the scope `admin`.
+        """
+        request = Request(
+            "POST",
+            "/v1/backup",
+            accept="application/gzip",
+            body=body,
+            extra_headers=extra_headers,
+            response=response,
+            timeout=timeout,
+        )
+        return cast("bytes", await self._send(request))
 
     async def list_routes(
         self,

@@ -41,6 +41,24 @@ ResponseStreamEvent: TypeAlias = Union[
 ]
 
 
+_LogEntryRequired = TypedDict(
+    "_LogEntryRequired",
+    {
+        "object": Literal["agent.log"],
+        #: Opaque position in the log of this process; the id of its server-sent event.
+        "id": str,
+        #: Unix time in seconds.
+        "time": float,
+        "level": "LogLevel",
+        "message": str,
+        "fields": dict[str, Any],
+    },
+)
+
+class LogEntry(_LogEntryRequired, total=False):
+    """A line of the log, without secrets."""
+
+
 #: A frame of the stream of events.
 FeedFrame: TypeAlias = Union["FeedEvent", "FeedReady", "FeedBookmark"]
 
@@ -3630,6 +3648,51 @@ class DeletedGrant(_DeletedGrantRequired, total=False):
     pass
 
 
+LogLevel: TypeAlias = Literal["debug", "info", "warn", "error"]
+
+
+_LogListRequired = TypedDict(
+    "_LogListRequired",
+    {
+        "object": Literal["list"],
+        "data": list["LogEntry"],
+        #: Follow the log from here with `stream=true`.
+        "first_id": Union[str, None],
+        #: Pass it as `after`.
+        "last_id": Union[str, None],
+        "has_more": bool,
+    },
+)
+
+class LogList(_LogListRequired, total=False):
+    pass
+
+
+class DrainBody(TypedDict, total=False):
+    #: Time for active runs to finish; the rest is cancelled. Default: api_server.drain_seconds.
+    grace_seconds: float | None
+
+
+_ServiceStateRequired = TypedDict(
+    "_ServiceStateRequired",
+    {
+        "object": Literal["agent.service"],
+        "state": Literal["draining"],
+        "grace_seconds": float,
+    },
+)
+
+class ServiceState(_ServiceStateRequired, total=False):
+    pass
+
+
+class BackupBody(TypedDict, total=False):
+    #: Include `.env` and the secrets of config.yaml and of webhook subscriptions. Default: false.
+    secrets: bool
+    #: Include the workspace if it is inside the home. Default: false.
+    workspace: bool
+
+
 #: config: the configuration file. subscription: created with this API or `agentd webhook subscribe`.
 RouteSource: TypeAlias = Literal["config", "subscription"]
 
@@ -3957,7 +4020,7 @@ class ReplayDeliveryBody(TypedDict, total=False):
 
 
 #: The kind of a resource and its change.
-FeedEventType: TypeAlias = Literal["session.created", "session.updated", "session.deleted", "run.created", "run.updated", "question.created", "question.updated", "delivery.created", "delivery.updated", "route.created", "route.updated", "route.deleted", "occurrence.created", "occurrence.updated", "message.created", "message.updated", "job.created", "job.updated", "job.deleted", "grant.created", "grant.deleted", "key.created", "key.updated", "key.deleted", "config.updated"]
+FeedEventType: TypeAlias = Literal["session.created", "session.updated", "session.deleted", "run.created", "run.updated", "question.created", "question.updated", "delivery.created", "delivery.updated", "route.created", "route.updated", "route.deleted", "occurrence.created", "occurrence.updated", "message.created", "message.updated", "job.created", "job.updated", "job.deleted", "grant.created", "grant.deleted", "key.created", "key.updated", "key.deleted", "config.updated", "service.draining"]
 
 
 _FeedEventDataRequired = TypedDict(
@@ -3973,7 +4036,8 @@ class FeedEventData(_FeedEventDataRequired, total=False):
     question: kind, status, run_id, session_id, expires_at. message: platform, status, ref. delivery:
     route, event, status, run_id. route: enabled. occurrence: job_id, scheduled_at, status,
     delivery_status. job: state, revision. grant: tool. key: name, scopes, expires_at, previous_expires_at;
-    config: changed, restart_required. Events of keys and of the configuration need the scope admin.
+    config: changed, restart_required. service: grace_seconds. Events of keys, the configuration and the
+    service need the scope admin.
     """
 
 
@@ -3993,8 +4057,8 @@ _FeedEventRequired = TypedDict(
         #: source. question: kind, status, run_id, session_id, expires_at. message: platform, status, ref.
         #: delivery: route, event, status, run_id. route: enabled. occurrence: job_id, scheduled_at, status,
         #: delivery_status. job: state, revision. grant: tool. key: name, scopes, expires_at,
-        #: previous_expires_at; config: changed, restart_required. Events of keys and of the configuration
-        #: need the scope admin.
+        #: previous_expires_at; config: changed, restart_required. service: grace_seconds. Events of keys, the
+        #: configuration and the service need the scope admin.
         "data": "FeedEventData",
     },
 )
