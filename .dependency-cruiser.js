@@ -151,6 +151,7 @@ const publicFiles = {
     "usage/money",
     "usage/prices",
     "usage/queries",
+    "usage/report",
     "usage/run-usage",
   ],
   deliver: [

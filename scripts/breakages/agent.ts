@@ -304,8 +304,8 @@ export const agentBreakages: readonly Breakage[] = [
     name: "secrets-at-level-debug",
     guarantee: "Secrets do not reach the log at level debug",
     file: "base/observe.ts",
-    from: "write(`${toLine(entry)}\\n`);",
-    to: 'write(`${at === "debug" ? JSON.stringify(entry) : toLine(entry)}\\n`);',
+    from: "const line = `${toLine(entry)}\\n`;",
+    to: 'const line = `${at === "debug" ? JSON.stringify(entry) : toLine(entry)}\\n`;',
     tests: ["flows/canary.test.ts"],
   },
   {

@@ -79,7 +79,7 @@ export const surfaceBreakages: readonly Breakage[] = [
     guarantee: "A slow reader loses deltas only, never an answer or another event",
     file: "rpc/connection/outbox.ts",
     from: "this.#add({ text, size: text.length }, held);",
-    to: "if (!this.#isHalfFull()) this.#add({ text, size: text.length }, held);",
+    to: "if (!this.isHalfFull) this.#add({ text, size: text.length }, held);",
     tests: ["unit/rpc/outbox.test.ts"],
   },
   {

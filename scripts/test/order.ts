@@ -1,19 +1,38 @@
 /** The order in which the files of a suite run: a file that begins last and takes longest keeps one core busy alone. */
 
 /**
- * The files that take longest, longest first, as `npm run test:process -- --slowest 15` lists them. The order of the
- * others matters little.
+ * The files that take longest, longest first, as `npm run test:process -- --slowest 25` and `npm test -- --slowest 10` list
+ * them: by their CPU time, or their duration where they wait. The order of the others matters little.
  */
 export const slowestFiles: readonly string[] = [
-  "test/process/sandbox/attacks.test.ts",
   "test/process/sdk/go.test.ts",
-  "test/process/conformance/conformance.test.ts",
+  "test/process/sandbox/attacks.test.ts",
   "test/process/package/smoke.test.ts",
   "test/process/docs/pages.test.ts",
-  "test/process/scripts/codegen.test.ts",
+  "test/process/package/python.test.ts",
   "test/process/acp/mcp.test.ts",
+  "test/process/sdk/python.test.ts",
+  "test/process/conformance/conformance.test.ts",
   "test/process/package/binary.test.ts",
   "test/process/acp/load.test.ts",
+  "test/process/acp/exit.test.ts",
+  "test/process/cli/sessions.test.ts",
+  "test/process/cli/webhook-listen.test.ts",
+  "test/process/chat/piped.test.ts",
+  "test/process/acp/modes.test.ts",
+  "test/process/cli/webhook.test.ts",
+  "test/process/cli/backup.test.ts",
+  "test/process/gateway/cron.test.ts",
+  "test/process/package/package.test.ts",
+  "test/process/scripts/codegen.test.ts",
+  "test/process/scripts/breaking.test.ts",
+  "test/process/scripts/generate.test.ts",
+  "test/process/scripts/lint.test.ts",
+  "test/contract/http/property.test.ts",
+  "test/contract/rpc/cli.test.ts",
+  "test/contract/http/edge.test.ts",
+  "test/contract/webhook/scripts.test.ts",
+  "test/unit/cron/script.test.ts",
 ];
 
 /** The slowest first, the others as they come. */

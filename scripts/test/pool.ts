@@ -114,7 +114,11 @@ function cpuMsOf(pid: number | undefined): number | undefined {
 function startWorker({ env, nodeArgs = [] }: PoolOptions): ChildProcess {
   return fork(join(import.meta.dirname, "worker.ts"), {
     env,
-    execArgv: [`--test-reporter=${new URL("events.ts", import.meta.url).href}`, ...nodeArgs],
+    execArgv: [
+      `--import=${new URL("tracking.ts", import.meta.url).href}`,
+      `--test-reporter=${new URL("events.ts", import.meta.url).href}`,
+      ...nodeArgs,
+    ],
     stdio: ["ignore", "pipe", "pipe", "ipc"],
   });
 }

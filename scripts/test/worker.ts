@@ -5,13 +5,15 @@ import { test } from "node:test";
 import { pathToFileURL } from "node:url";
 import { createGuard } from "../../test/harness/guard.ts";
 import { LAST } from "./events.ts";
+import { beginTracking, endTracking } from "./tracking.ts";
 
 const guard = createGuard();
 
 for await (const file of filesOfPool()) {
+  beginTracking();
   await test(file, async (t) => {
     guard.watchTestsOf(t);
-    await import(pathToFileURL(file).href);
+    await import(pathToFileURL(file).href).finally(endTracking);
     await t.test(LAST, () => {});
     guard.endFileOf(t);
   });

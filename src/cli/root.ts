@@ -45,6 +45,10 @@ export const rootCommand: CommandDef = defineCommand({
       "Show what runs here: the gateway, its model, open runs, jobs and messages",
       async () => (await import("./status/status.ts")).statusCommand,
     ),
+    usage: lazyCommand(
+      "Show the tokens and the cost of the runs",
+      async () => (await import("./status/usage.ts")).usageCommand,
+    ),
     logs: lazyCommand(
       "Show and follow the log of the gateway",
       async () => (await import("./service/logs.ts")).logsCommand,

@@ -26,28 +26,11 @@ import {
 import { adminHandlers } from "./admin/handlers.ts";
 import { LogRing } from "./admin/log-ring.ts";
 import { jobHandlers } from "./control/job-handlers.ts";
+import { messageHandlers } from "./control/message-handlers.ts";
 import { sessionHandlers } from "./control/session-handlers.ts";
-import { getDelivery, listDeliveries, replayDelivery } from "./control/deliveries.ts";
+import { webhookHandlers } from "./control/webhook-handlers.ts";
 import { FeedStreams, followFeed, streamEvents } from "./control/feed.ts";
-import {
-  dropMessage,
-  dropMessages,
-  getMessage,
-  listMessages,
-  retryMessage,
-  retryMessages,
-} from "./control/messages.ts";
-import { getPlatform, listPlatforms, testPlatform } from "./control/platforms.ts";
 import { answerQuestion, getQuestion, listQuestions } from "./control/questions.ts";
-import {
-  createRoute,
-  deleteRoute,
-  getRoute,
-  listRoutes,
-  rotateRouteSecret,
-  testRoute,
-  updateRoute,
-} from "./control/routes.ts";
 import {
   deleteSession,
   getSession,
@@ -120,27 +103,10 @@ export function createHttpApi(deps: HttpDeps): HttpApi {
     listQuestions: (request) => listQuestions(request, deps),
     getQuestion: (request) => getQuestion(request, deps, subscribers),
     answerQuestion: (request) => answerQuestion(request, deps),
-    listRoutes: (request) => listRoutes(request, deps),
-    getRoute: (request) => getRoute(request, deps),
-    createRoute: (request) => createRoute(request, deps),
-    updateRoute: (request) => updateRoute(request, deps),
-    deleteRoute: (request) => deleteRoute(request, deps),
-    rotateRouteSecret: (request) => rotateRouteSecret(request, deps),
-    testRoute: (request) => testRoute(request, deps),
-    listDeliveries: (request) => listDeliveries(request, deps),
-    getDelivery: (request) => getDelivery(request, deps),
-    replayDelivery: (request) => replayDelivery(request, deps),
-    listMessages: (request) => listMessages(request, deps),
-    getMessage: (request) => getMessage(request, deps),
-    retryMessage: (request) => retryMessage(request, deps),
-    dropMessage: (request) => dropMessage(request, deps),
-    retryMessages: (request) => retryMessages(request, deps),
-    dropMessages: (request) => dropMessages(request, deps),
-    listPlatforms: (request) => listPlatforms(request, deps),
-    getPlatform: (request) => getPlatform(request, deps),
-    testPlatform: (request) => testPlatform(request, deps),
     ...sessionHandlers(deps, subscribers),
     ...jobHandlers(deps, subscribers),
+    ...webhookHandlers(deps),
+    ...messageHandlers(deps),
     ...adminHandlers(deps, logs),
     ...usageHandlers(deps),
     streamEvents: (request) => streamEvents(request, deps, streams),

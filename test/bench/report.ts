@@ -5,6 +5,7 @@ import { join } from "node:path";
 import process from "node:process";
 import packageFile from "../../package.json" with { type: "json" };
 import { toChart } from "./report-chart.ts";
+import { notes } from "./report-notes.ts";
 import { percentile, type BenchRow } from "./row.ts";
 import { root } from "./program.ts";
 
@@ -96,10 +97,16 @@ export async function writeReport(measured: Figures): Promise<void> {
 
 /** The page. */
 export function toPage(figures: Figures): string {
-  const sections = Object.entries(figures).map(
-    ([bench, { rows, ...of }]) => `## ${bench}\n\n${madeOn(of)}\n\n${toTable(rows)}\n`,
+  const sections = Object.entries(figures).map(([bench, { rows, ...of }]) =>
+    toSection(bench, [madeOn(of), toTable(rows)]),
   );
+  const missing = Object.keys(notes).filter((bench) => !Object.hasOwn(figures, bench));
+  for (const bench of missing) sections.push(toSection(bench, ["Not measured for this page yet."]));
   return `${INTRODUCTION}\n${sections.join("\n")}`;
+}
+
+function toSection(bench: string, parts: readonly string[]): string {
+  return `${[`## ${bench}`, ...parts, ...(notes[bench] ?? [])].join("\n\n")}\n`;
 }
 
 const INTRODUCTION = `# Benchmarks

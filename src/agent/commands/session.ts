@@ -1,3 +1,5 @@
+import type { RunUsage } from "../../../generated/http/client/types.gen.ts";
+import { formatUsd } from "../usage/money.ts";
 import { shorten, createSessionId } from "../../base/text.ts";
 import { textOf, type Message, parseModel } from "../engine.ts";
 import { readTranscript } from "../session/queries.ts";
@@ -98,7 +100,7 @@ export const sessionCommands: readonly Command[] = [
   },
   {
     name: "usage",
-    description: "Show the token usage of the session",
+    description: "Show the tokens and the cost of the session",
     category: "Session",
     run: async (call) => {
       const used = (await call.agent.status(sessionOf(call, "usage"), call.owner)).usage;
@@ -108,6 +110,7 @@ export const sessionCommands: readonly Command[] = [
           `Input     ${used.input_tokens} tokens (${used.cached_input_tokens} from cache)`,
           `Output    ${used.output_tokens} tokens (${used.reasoning_tokens} of them reasoning)`,
           `Calls     ${used.model_calls} model, ${used.tool_calls} tool`,
+          `Cost      ${costText(used)}`,
         ].join("\n"),
       );
     },
@@ -198,4 +201,9 @@ function tokensIn(text: string): number {
 function filled(used: number, max: number): string {
   const percent = max > 0 ? Math.min(100, Math.round((used / max) * 1_000) / 10) : 100;
   return `${used} of ${max} tokens (${percent} %)`;
+}
+
+function costText({ cost_usd: cost, unpriced_tokens: unpriced }: RunUsage): string {
+  if (cost === null) return "unknown: the model has no known price";
+  return unpriced > 0 ? `${formatUsd(cost)}, without ${unpriced} tokens of unknown price` : formatUsd(cost);
 }

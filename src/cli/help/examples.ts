@@ -25,6 +25,7 @@ const EXAMPLES: Readonly<Record<string, readonly string[]>> = {
   ],
   "config get": ["agentd config get", "agentd config get model.default"],
   "keys create": ["agentd keys create dashboard --scopes read --owner ann --expires 90d"],
+  usage: ["agentd usage", "agentd usage --days 7 --by model,key"],
   runs: ["agentd runs list --status running", "agentd runs follow run_01..."],
   "runs follow": ["agentd runs follow run_01...", "agentd runs follow run_01... --json"],
   "runs approve": ["agentd runs approve run_01...", "agentd runs approve run_01... --for session"],

@@ -31,14 +31,14 @@ export function noDatabase(location: string): string {
   return `The database does not exist yet (${location}). \`agentd gateway\` creates it at its first start.`;
 }
 
-export async function withDatabase(
+export async function withDatabase<T>(
   { url }: FoundDatabase,
-  work: (store: Store) => Promise<void>,
-): Promise<void> {
+  work: (store: Store) => Promise<T>,
+): Promise<T> {
   const { openStore } = await import("../../store/open.ts");
   const store = await openStore({ url });
   try {
-    await work(store);
+    return await work(store);
   } finally {
     await store.close();
   }

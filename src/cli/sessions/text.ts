@@ -1,4 +1,5 @@
 /** Formats sessions and messages as text, Markdown and JSON, a page at a time. */
+import { formatUsd } from "../../agent/usage/money.ts";
 import { readTranscript } from "../../agent/session/queries.ts";
 import {
   type NumberedMessage,
@@ -45,7 +46,7 @@ function usageText(json: string): string {
     `${count(usage.output_tokens)} out`,
     plural(usage.model_calls, "model call"),
     plural(usage.tool_calls, "tool call"),
-    ...(typeof cost === "number" ? [`$${cost.toFixed(4)}`] : []),
+    ...(typeof cost === "number" ? [formatUsd(cost)] : []),
   ].join(", ");
 }
 

@@ -5,9 +5,14 @@ import { join } from "node:path";
 import process from "node:process";
 import { openSession, rpcScenario } from "./scenario.ts";
 
-const { PATH = "", HOME = "/tmp", DENO_DIR } = process.env;
-/** What the child needs of the machine, on either runtime. */
-const env = { PATH, HOME, DENO_DIR: DENO_DIR ?? join(HOME, ".cache", "deno") };
+const { PATH = "", HOME = "/tmp", DENO_DIR, NODE_COMPILE_CACHE } = process.env;
+/** What the child needs of the machine, on either runtime. It starts from source: without the cache that takes a second. */
+const env = {
+  PATH,
+  HOME,
+  DENO_DIR: DENO_DIR ?? join(HOME, ".cache", "deno"),
+  ...(NODE_COMPILE_CACHE === undefined ? {} : { NODE_COMPILE_CACHE }),
+};
 
 rpcScenario(
   "cli.exec",

@@ -49,6 +49,7 @@ const LISTS: Readonly<Record<string, string>> = {
 /** What must be there before a key in it can be set. */
 const HOLDERS: Readonly<Record<string, string>> = {
   "model.providers.mine": '{"type": "openai", "base_url": "http://localhost"}',
+  "model.providers.mine.prices[0]": '{"match": "*", "input": 1, "output": 1}',
   "api_server.keys[0]": '{"name": "n", "scopes": ["read"]}',
   "web.search": '{"provider": "brave"}',
   "mcp.servers.mine": '{"enabled": true}',
@@ -272,7 +273,9 @@ function leaves(schema: JsonSchema = configSchema, path = ""): readonly (readonl
     const at = schemaAt(parseDotPath(key) ?? []) ?? {};
     if (isRecord(at["properties"])) return leaves(at, key);
     if (MAPS.includes(key)) return leaves(schemaAt(parseDotPath(`${key}.mine`) ?? []) ?? {}, `${key}.mine`);
-    if (name === "keys") return leaves(schemaAt(["api_server", "keys", 0]) ?? {}, `${key}[0]`);
+    if (name === "keys" || name === "prices") {
+      return leaves(schemaAt(parseDotPath(`${key}[0]`) ?? []) ?? {}, `${key}[0]`);
+    }
     return [[key, fittingValue(name, at)] as const];
   });
 }

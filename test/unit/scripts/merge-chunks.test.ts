@@ -69,6 +69,6 @@ test("chunks that the same starts load become one file, and every import finds i
 test("a start that names a source without a chunk of its own fails the build", async () => {
   await assert.rejects(
     merge({ first: ["shared.js"] }),
-    /shared\.js, which first loads at its start, is no chunk/,
+    /shared\.js, which first loads at its start, has no chunk of its own/,
   );
 });

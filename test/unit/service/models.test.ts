@@ -137,7 +137,7 @@ test("a provider of the configuration without a key cannot have the default mode
   assert.deepEqual(catalog.default, { provider: "work", id: "claude-x" });
 });
 
-test("a key without a chosen model refuses runs without a watcher; a chosen one does not", async () => {
+test("a key without a chosen model stops unattended runs, and a chosen model does not", async () => {
   const env = { OPENAI_API_KEY: "a-key-of-nobody-at-all" };
   const whyUnchosen = async (model: object, options = {}) =>
     (await openModels(testConfig({ model }), env, log, options)).catalog.whyUnchosen?.();
