@@ -102,3 +102,12 @@ export async function completedJob(service: TestService): Promise<Job> {
   await service.service.store.write((tx) => tx.update("cron_jobs", { id: job.id }, over));
   return job;
 }
+
+/** Every stored event. In PostgreSQL an event can be read once all older transactions of the server have ended. */
+export async function storedEvents<T>(service: TestService, query = "", headers: Headers = {}): Promise<T[]> {
+  const { read, feed } = service.service.store;
+  const count = async () => (await read.selectFrom("changes").select("id").execute()).length;
+  const visible = async () => (await feed.read({ after: { tx: 0, id: 0 }, limit: 100_000 })).length;
+  while ((await visible()) < (await count())) await new Promise((resolve) => setImmediate(resolve));
+  return list<T>(service, `/v1/events${query}`, { accept: "application/json", ...headers });
+}

@@ -4,7 +4,7 @@ import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
 import type { ConfigChange, ConfigView, FeedEvent } from "../../../generated/http/client/types.gen.ts";
-import { asking, list, patch } from "../../harness/control.ts";
+import { asking, list, patch, storedEvents } from "../../harness/control.ts";
 import { post } from "../../harness/runs.ts";
 import { assertError, scenario } from "../../harness/scenario.ts";
 import { KEY, startTestService, type TestService } from "../../harness/service.ts";
@@ -147,9 +147,7 @@ scenario(
   async (service) => {
     await change(service, { agent: { max_steps: 12 }, log: { level: "warn" } });
     assert.deepEqual((await read(service)).pending_restart, ["agent.max_steps"]);
-    const events = await list<FeedEvent>(service, "/v1/events?types=config.*", {
-      accept: "application/json",
-    });
+    const events = await storedEvents<FeedEvent>(service, "?types=config.*");
     assert.deepEqual(
       events.map(({ actor, data }) => [actor, data["changed"], data["restart_required"]]),
       [["default", ["agent.max_steps", "log.level"], ["agent.max_steps"]]],

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { ApiKey, FeedEvent } from "../../../generated/http/client/types.gen.ts";
-import { createSession, list, patch } from "../../harness/control.ts";
+import { createSession, list, patch, storedEvents } from "../../harness/control.ts";
 import { FakeClock } from "../../harness/fake-clock.ts";
 import {
   KEYS,
@@ -276,7 +276,7 @@ scenario(
     const { id, key } = await createKey(service, { owner: "reader" });
     await service.request(`${KEYS}/${id}`, { method: "DELETE" });
     await createSession(service, "s");
-    const all = await list<FeedEvent>(service, "/v1/events", { ...json, "x-agent-owner": "*" });
+    const all = await storedEvents<FeedEvent>(service, "", { "x-agent-owner": "*" });
     const own = all.filter(({ type }) => type.startsWith("key."));
     assert.deepEqual(
       own.map(({ type, actor, owner }) => [type, actor, owner]),

@@ -9,7 +9,7 @@ import { unpack } from "../../../src/app/backup/archive.ts";
 import { registerSecret, forgetSecret } from "../../../src/base/observe.ts";
 import { LogRing } from "../../../src/http/admin/log-ring.ts";
 import { openStore } from "../../../src/store/open.ts";
-import { createJob, createSession, list, patch } from "../../harness/control.ts";
+import { createJob, createSession, list, patch, storedEvents } from "../../harness/control.ts";
 import { post } from "../../harness/runs.ts";
 import { assertError, scenario } from "../../harness/scenario.ts";
 import { KEY, startTestService, type TestService } from "../../harness/service.ts";
@@ -151,9 +151,7 @@ scenario(
     ];
     for (const write of await Promise.all(writes)) await assertError(write, 503, "server_draining");
     assert.equal((await service.request("/health")).status, 503);
-    const events = await list<FeedEvent>(service, "/v1/events?types=service.*", {
-      accept: "application/json",
-    });
+    const events = await storedEvents<FeedEvent>(service, "?types=service.*");
     assert.deepEqual(
       events.map(({ type, actor }) => [type, actor]),
       [["service.draining", "default"]],

@@ -9,7 +9,7 @@ import type {
   Session,
   SessionMessage,
 } from "../../../generated/http/client/types.gen.ts";
-import { askQuestion, asking, createSession, getSession, list } from "../../harness/control.ts";
+import { askQuestion, asking, createSession, getSession, list, storedEvents } from "../../harness/control.ts";
 import { post } from "../../harness/runs.ts";
 import { assertError, scenario } from "../../harness/scenario.ts";
 import { KEY, startTestService, type TestService } from "../../harness/service.ts";
@@ -58,9 +58,7 @@ scenario(
     assert.equal((await messagesOf(service, (await fork(service, "s")).id)).length, 4);
     await say(service, branch.id, "only here");
     assert.equal((await messagesOf(service, "s")).length, 4);
-    const events = await list<FeedEvent>(service, "/v1/events?types=session.created", {
-      accept: "application/json",
-    });
+    const events = await storedEvents<FeedEvent>(service, "?types=session.created");
     assert.deepEqual(
       events.map(({ actor }) => actor),
       [null, "default", "default"],
@@ -343,7 +341,7 @@ scenario(
       object: "agent.grant",
       deleted: true,
     });
-    const events = await list<FeedEvent>(service, "/v1/events?types=grant.*", { accept: "application/json" });
+    const events = await storedEvents<FeedEvent>(service, "?types=grant.*");
     assert.deepEqual(
       events.map(({ type, data }) => [type, data.id]),
       [
