@@ -21,13 +21,15 @@ import {
 import { KEY } from "../harness/service.ts";
 import { createTestDatabase } from "../harness/store.ts";
 
-/** The feed, which does not end, and answers about one thing of a kind that this home does not have. */
+/** Streams that do not end, which are read by themselves, and answers about one thing of a kind that this home does not have. */
 const LEFT_OUT = new Set([
   "streamEvents",
+  "streamSessionEvents",
   "getResponse",
   "listResponseInputItems",
   "getMessage",
   "getDelivery",
+  "getSkill",
 ]);
 
 test("no answer of the control API and no change of the feed repeats a secret of the home", async (t) => {
@@ -101,7 +103,9 @@ test("no answer of the control API and no change of the feed repeats a secret of
 
   const asked = await readAll(call);
   assert.deepEqual(asked.missing, [], "each operation that only reads was called");
-  answers.set("the feed", await readFeed(url, "webhook.route"));
+  answers.set("the feed", await readStream(`${url}/v1/events?after=0`, "webhook.route"));
+  const session = `${url}/v1/sessions/canary/events?after=0`;
+  answers.set("the events of the session", await readStream(session, "approval.request"));
   const isSource = (where: string) => where === join(home, ".env") || where === join(home, "config.yaml");
   assertAbsent(plantedValues, answers, () => false);
   const kept = await everything({ store, databaseUrl: database.url, folders: [home], logLines });
@@ -138,10 +142,10 @@ async function readAll(call: Call): Promise<{ readonly missing: readonly string[
 
 const depth = (path: string): number => path.split("{").length;
 
-/** Reads the feed from its start until it reports a change of `type`. */
-async function readFeed(url: string, type: string): Promise<string> {
+/** Reads a stream until it reports an event of `type`. */
+async function readStream(url: string, type: string): Promise<string> {
   const abort = new AbortController();
-  const response = await fetch(`${url}/v1/events?after=0`, {
+  const response = await fetch(url, {
     headers: { authorization: `Bearer ${KEY}` },
     signal: abort.signal,
   });
