@@ -18,7 +18,9 @@ test("api.call and HTTP answer the same for every operation", async () => {
   await using service = await startTestService();
   await using host = await connectSocket(service, `/api/ws?token=${KEY}`);
   for (const [id, { method, route, path, body, responses }] of all) {
-    if (responses["200"]?.sse && !responses["200"].json) continue;
+    const { sse, json, raw } = responses["200"] ?? {};
+    // It streams, or answers with bytes.
+    if ((sse && !json) || raw?.startsWith("application/")) continue;
     const names = Object.keys(path?.coerce ?? {});
     const url = route.replace(/\{[^}]+\}/g, "nothing");
     const response = await service.request(url, {
@@ -45,7 +47,7 @@ test("api.call and HTTP answer the same for every operation", async () => {
 /** The names in a value, and its error; ids, times and measurements differ from call to call. */
 function outlineOf(value: unknown): unknown {
   if (typeof value !== "object" || value === null) return typeof value;
-  if ("error" in value && typeof value.error === "object") return value;
+  if ("error" in value && value.error !== null) return value;
   return Object.keys(value).sort();
 }
 
