@@ -20,8 +20,11 @@ export async function listLogs(
   };
   const isStream = query.stream || (raw.headers.get("accept") ?? "").includes("text/event-stream");
   const resumed = headers["last-event-id"] || undefined;
+  const given = resumed ?? query.after;
+  const param = resumed === undefined ? "after" : "Last-Event-ID";
+  const position = given === undefined ? undefined : parsePosition(given, logs, param);
   if (!isStream) {
-    const before = query.after === undefined ? Infinity : parsePosition(query.after, logs, "after");
+    const before = position ?? Infinity;
     const found = logs
       .after(0)
       .toReversed()
@@ -32,9 +35,7 @@ export async function listLogs(
       body: listBody(found, query.limit, { positionOf: ({ id }) => id, show: (entry) => entry }),
     };
   }
-  const given = resumed ?? query.after;
-  const param = resumed === undefined ? "after" : "Last-Event-ID";
-  const after = given === undefined ? logs.last : parsePosition(given, logs, param);
+  const after = position ?? logs.last;
   if (after + 1 < logs.first) throw expired();
   return { status: 200, stream: follow(logs, { after, signal, toShown }) };
 }

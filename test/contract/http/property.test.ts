@@ -27,10 +27,13 @@ const PATIENCE_MS = 60_000;
 /** Streams that go on for as long as their reader stays. */
 const ENDLESS: ReadonlySet<string> = new Set(["streamSessionEvents"]);
 
+/** It would end the service that the other requests need. */
+const LEFT_OUT: ReadonlySet<string> = new Set(["drainService"]);
+
 /** What removes things comes last. */
-const all = [...operationsWith(200), ...operationsWith(202)].toSorted(
-  (a, b) => Number(a.method === "DELETE") - Number(b.method === "DELETE"),
-);
+const all = [...operationsWith(200), ...operationsWith(202)]
+  .filter(({ id }) => !LEFT_OUT.has(id))
+  .toSorted((a, b) => Number(a.method === "DELETE") - Number(b.method === "DELETE"));
 
 async function send(service: TestService, operation: NamedOperation, request: Request): Promise<Response> {
   const path = operation.route.replaceAll(/\{([^}]+)\}/g, (_, name: string) =>
@@ -57,7 +60,7 @@ async function assertDeclared({ id, responses }: NamedOperation, response: Respo
   const declared = responses[String(response.status)];
   const type = response.headers.get("content-type") ?? "";
   if (!declared) return assert.fail(`${id} answered ${response.status}: ${await response.text()}`);
-  assert.notEqual(response.status, 500, await response.clone().text());
+  if (response.status === 500) return assert.fail(`${id} failed: ${await response.text()}`);
   assert.ok(response.headers.get("x-request-id"));
   if (type.startsWith("text/event-stream")) {
     assert.ok(declared.sse, `${id} streams`);
