@@ -25,7 +25,7 @@ const SEED = Number(process.env["AGENTD_PROPERTY_SEED"] ?? 8642);
 const PATIENCE_MS = 60_000;
 
 /** Streams that go on for as long as their reader stays. */
-const ENDLESS: ReadonlySet<string> = new Set(["streamSessionEvents"]);
+const ENDLESS: ReadonlySet<string> = new Set(["streamSessionEvents", "listLogs"]);
 
 /** It would end the service that the other requests need. */
 const LEFT_OUT: ReadonlySet<string> = new Set(["drainService"]);
