@@ -236,10 +236,10 @@ async function serve(event: H3Event, bound: Bound): Promise<Response> {
   }
 }
 
-/** Returns the caller of a request. A caller inside the process needs no key. */
+/** Returns the caller of a request. A caller inside the process had its key checked when it connected, if one is required. */
 function admit(event: H3Event, bound: Bound): Identity | Promise<Identity> {
   const local = localCallerOf(event.req);
-  if (local) return identityOf(local, bound.operation);
+  if (local) return { ...identityOf(local, bound.operation), authenticated: bound.deps.keys.required };
   checkSource(event, bound);
   return authorize(bound.deps.keys, bound.operation, event.req.headers.get("authorization"));
 }

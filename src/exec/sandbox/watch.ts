@@ -21,7 +21,10 @@ interface Usage {
   memoryBytes: number;
 }
 
-/** Short enough to stop a process that forks endlessly at a few thousand processes. */
+/** A cheap glance at the number of all processes: one that forks endlessly is stopped at some hundreds. */
+const GLANCE_MS = 50;
+/** So many new processes and threads on the machine are looked at, at once. */
+const MAX_GROWTH = 100;
 const PERIOD_MS = 200;
 /** On a machine with very many processes a look is slow: it may take one fiftieth of the time, within limits. */
 const REST_PER_LOOK = 50;
@@ -49,7 +52,13 @@ export function watchResources(pid: number | undefined, entry: Watched): () => v
 }
 
 function start(): () => void {
-  let cancel = systemClock.after(PERIOD_MS, look);
+  let seen = countTasks();
+  let dueMs = performance.now() + PERIOD_MS;
+  let cancel = systemClock.after(GLANCE_MS, glance);
+  function glance(): void {
+    if (performance.now() >= dueMs || countTasks() - seen > MAX_GROWTH) look();
+    if (watched.size > 0) cancel = systemClock.after(GLANCE_MS, glance);
+  }
   function look(): void {
     const startedMs = performance.now();
     for (const [pid, { processes, memoryBytes }] of usageOf([...watched.keys()])) {
@@ -64,10 +73,17 @@ function start(): () => void {
       watched.delete(pid);
       onExcess(excess);
     }
-    const restMs = (performance.now() - startedMs) * REST_PER_LOOK;
-    cancel = systemClock.after(Math.min(MAX_REST_MS, Math.max(PERIOD_MS, restMs)), look);
+    const endedMs = performance.now();
+    const restMs = (endedMs - startedMs) * REST_PER_LOOK;
+    dueMs = endedMs + Math.min(MAX_REST_MS, Math.max(PERIOD_MS, restMs));
+    seen = countTasks();
   }
   return () => cancel();
+}
+
+/** proc(5): the second number of the fourth field of /proc/loadavg counts the processes and threads of the machine. */
+function countTasks(): number {
+  return Number(/\/(\d+) /.exec(readFileSync("/proc/loadavg", "utf8"))?.[1]);
 }
 
 /** What each root uses together with its descendants. Orphans inside a process namespace stay below its first process. */

@@ -44,6 +44,14 @@ test("api.call and HTTP answer the same for every operation", async () => {
   }
 });
 
+test("on a server without keys no key can be made over a connection either", async () => {
+  await using service = await startTestService({ requireKey: false });
+  await using host = await connectSocket(service, "/api/ws");
+  const body = { name: "a", scopes: ["admin"] };
+  const { status, body: answer } = await host.result("api.call", { operation: "createKey", body });
+  assert.deepEqual([status, (answer as Json).error.code], [403, "auth_required"]);
+});
+
 /** The names in a value, and its error; ids, times and measurements differ from call to call. */
 function outlineOf(value: unknown): unknown {
   if (typeof value !== "object" || value === null) return typeof value;

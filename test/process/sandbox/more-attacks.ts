@@ -1,7 +1,7 @@
 /** Attacks that change the machine, stay behind, reach other processes or services, or take more than their share. */
 import { attack, type Attack } from "./attacks.ts";
 
-/** An attack that is not tried without the sandbox: it aims at the machine itself, or agentd stops it there, too. */
+/** An attack that is not tried without the sandbox: it aims at the machine itself, agentd stops it there, too, or chance decides. */
 const untried = (...words: Parameters<typeof attack>): Attack => ({ ...attack(...words), isUntried: true });
 
 /** An attack that works for root alone, even without the sandbox. */
@@ -43,7 +43,8 @@ const writes: readonly Attack[] = [
     `node -e 'require("fs").rmSync("{outside}",{recursive:true,force:true})'`,
     "node",
   ),
-  attack(
+  // Without the sandbox, chance decides whether it works.
+  untried(
     "writes outside through a race",
     "mkdir d; (for i in $(seq 300); do rm -rf d; ln -s {outside} d; rm d; mkdir d; done) & for i in $(seq 300); do echo gone > d/kept.txt; done; wait",
   ),
