@@ -1,7 +1,7 @@
 /** Pausing and resuming scheduled jobs, and what their verbs refuse. */
 import assert from "node:assert/strict";
 import type { FeedEvent, Job } from "../../../generated/http/client/types.gen.ts";
-import { completedJob, createJob, list } from "../../harness/control.ts";
+import { completedJob, createJob, list, storedEvents } from "../../harness/control.ts";
 import { FakeClock } from "../../harness/fake-clock.ts";
 import { post } from "../../harness/runs.ts";
 import { assertError, scenario } from "../../harness/scenario.ts";
@@ -24,9 +24,7 @@ scenario(
     const replayed = await pause();
     assert.equal(replayed.headers.get("idempotency-replayed"), "true");
     assert.equal(((await replayed.json()) as Job).state, "scheduled", "the repeated request pauses nothing");
-    const events = await list<FeedEvent>(service, "/v1/events?types=job.*", {
-      accept: "application/json",
-    });
+    const events = await storedEvents<FeedEvent>(service, "?types=job.*");
     assert.deepEqual(
       events.map(({ type, actor, data }) => [type, actor, data["state"], data["revision"]]),
       [

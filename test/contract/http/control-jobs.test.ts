@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { FeedEvent, Job, Occurrence } from "../../../generated/http/client/types.gen.ts";
-import { completedJob, createJob, list, occurrenceThat, patch } from "../../harness/control.ts";
+import { completedJob, createJob, list, occurrenceThat, patch, storedEvents } from "../../harness/control.ts";
 import { FakeClock } from "../../harness/fake-clock.ts";
 import { post } from "../../harness/runs.ts";
 import { assertError, scenario } from "../../harness/scenario.ts";
@@ -22,8 +22,7 @@ const read = async (service: TestService, id: string): Promise<Job> =>
 const remove = (service: TestService, path: string, headers: Record<string, string> = {}) =>
   service.request(path, { method: "DELETE", headers });
 const ids = (jobs: readonly Job[]) => jobs.map(({ id }) => id);
-const feedOf = (service: TestService) =>
-  list<FeedEvent>(service, "/v1/events?types=job.*,occurrence.*", { accept: "application/json" });
+const feedOf = (service: TestService) => storedEvents<FeedEvent>(service, "?types=job.*,occurrence.*");
 
 scenario(
   "listJobs",

@@ -211,6 +211,10 @@ scenario(
   async (service) => {
     const first = await (await post(service, "/v1/providers/test", { with_tool: false })).json();
     assert.equal(first.ok, true);
+    // What a call used is stored behind it.
+    const isSpent = async () =>
+      (await service.service.store.read.selectFrom("spending").select("cost_nano").execute()).length > 0;
+    while (!(await isSpent())) await new Promise((resolve) => setImmediate(resolve));
     const second = await post(service, "/v1/providers/test", { with_tool: false });
     assert.ok(Number(second.headers.get("retry-after")) >= 1);
     await assertError(second, 429, "budget_exceeded");

@@ -9,6 +9,7 @@ import fc from "fast-check";
 import type { ScriptState, ScriptStep } from "../../../src/agent/model.ts";
 import { specSchemas } from "../../../src/http/edge/input.ts";
 import { assertHealthy, operationsWith, type NamedOperation } from "../../harness/scenario.ts";
+import { oncePerFile } from "../../harness/guard.ts";
 import { startTestService, type TestService } from "../../harness/service.ts";
 import {
   CLIENT_TOOL,
@@ -95,15 +96,18 @@ async function makeKnown(service: TestService): Promise<Known> {
   return { run: run.run_id, response: response.id, session: run.session_id };
 }
 
+const openService = () =>
+  oncePerFile(() => startTestService({ script, config: { limits: { max_stored_responses: 10_000 } } }));
+// The operations share a service, so leaks show at the end of the file.
+const services = { valid: openService(), wrong: openService() };
+
 /** Runs the check over requests of every operation, against one service that must come through it unharmed. */
 async function tryAll(
   context: TestContext,
+  kind: keyof typeof services,
   check: (service: TestService, operation: NamedOperation, known: Known) => fc.IAsyncProperty<[never]>,
 ): Promise<void> {
-  await using service = await startTestService({
-    script,
-    config: { limits: { max_stored_responses: 10_000 } },
-  });
+  const service = await services[kind]();
   const known = await makeKnown(service);
   for (const operation of all) {
     const options = { numRuns: RUNS, seed: SEED, interruptAfterTimeLimit: PATIENCE_MS };
@@ -119,6 +123,7 @@ async function tryAll(
 test("every operation answers any valid request as the spec lists", (context) =>
   tryAll(
     context,
+    "valid",
     (service, operation, known) =>
       fc.asyncProperty(requestFor(operation, known), async (request) => {
         await assertDeclared(operation, await send(service, operation, request));
@@ -128,6 +133,7 @@ test("every operation answers any valid request as the spec lists", (context) =>
 test("every operation refuses a request with one error with 400 and its path", (context) =>
   tryAll(
     context,
+    "wrong",
     (service, operation, known) =>
       fc.asyncProperty(wrongRequestFor(operation, known), async (wrong) => {
         if (!wrong) return;
