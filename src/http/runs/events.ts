@@ -22,7 +22,7 @@ export async function streamRunEvents(
   deps: HttpDeps,
   subscribers: RunSubscribers,
 ): Promise<HttpResponse<"streamRunEvents">> {
-  const run = await deps.agent.findRun(path.run_id, ctx.identity.owner);
+  const run = positionOf(await deps.agent.findRun(path.run_id, ctx.identity.owner));
   const after =
     headers["last-event-id"] === undefined
       ? cursor(query.after, run, "after")
@@ -37,8 +37,15 @@ export async function streamRunEvents(
   };
 }
 
+/** What a stream keeps of its run while its client reads: not the output, which may be a megabyte for each reader. */
+type RunPosition = Pick<RunView, "id" | "owner" | "session_id" | "status" | "last_seq">;
+
+function positionOf({ id, owner, session_id, status, last_seq }: RunView): RunPosition {
+  return { id, owner, session_id, status, last_seq };
+}
+
 async function* follow(
-  run: RunView,
+  run: RunPosition,
   deps: HttpDeps,
   from: { after: number; first: FirstKept | undefined; signal: AbortSignal; release: () => void },
 ): AsyncGenerator<SseMessage<RunEvent>> {
@@ -86,7 +93,7 @@ function frame(event: RunEvent): SseMessage<RunEvent> {
 }
 
 /** Finds the first kept event. A run may outlive its events: ServiceError `run_events_expired`. */
-async function firstEvent({ id }: RunView, deps: HttpDeps): Promise<FirstKept> {
+async function firstEvent({ id }: RunPosition, deps: HttpDeps): Promise<FirstKept> {
   const first = await firstKept(deps.store, id);
   if (first) return first;
   throw new ServiceError(
@@ -96,7 +103,7 @@ async function firstEvent({ id }: RunView, deps: HttpDeps): Promise<FirstKept> {
 }
 
 /** Parses the number of the client's last event: a whole number up to the newest one. */
-function cursor(text: string | undefined, row: RunView, param: string): number {
+function cursor(text: string | undefined, row: RunPosition, param: string): number {
   if (text === undefined || text === "") return 0;
   const after = /^\d{1,15}$/.test(text) ? Number(text) : Number.NaN;
   if (after <= row.last_seq) return after;
@@ -110,7 +117,7 @@ function cursor(text: string | undefined, row: RunView, param: string): number {
 /** Returns the event that replaces all events before `first`: the run as it is, and the text up to there. */
 async function runSnapshot(
   deps: HttpDeps,
-  { id, owner }: RunView,
+  { id, owner }: RunPosition,
   first: FirstKept,
 ): Promise<RunSnapshotEvent & { readonly event: "run.snapshot" }> {
   const row = await deps.agent.findRun(id, owner);

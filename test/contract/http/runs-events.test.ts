@@ -1,6 +1,9 @@
 /** The events of a run: replay, cursors, cuts, snapshots, and who may follow. */
 import assert from "node:assert/strict";
+import process from "node:process";
 import { setTimeout as sleep } from "node:timers/promises";
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
 import type { Script } from "../../../src/agent/model.ts";
 import { testTool } from "../../harness/agent.ts";
 import { createGate, fetchRun, post, runEvent, startRun } from "../../harness/runs.ts";
@@ -314,3 +317,30 @@ scenario(
     }
   },
 );
+
+const LONG_BYTES = 4 << 20;
+scenario(
+  "streamRunEvents",
+  200,
+  {
+    title: "clients that do not read hold no copy of a long answer each",
+    script: () => ({ text: "A long answer. ".repeat(LONG_BYTES / 15), chunkSize: 16_384 }),
+  },
+  async (service) => {
+    const id = await chatRun(service);
+    const before = heapBytes();
+    const readers = [];
+    for (let count = 0; count < 20; count += 1) readers.push(await service.request(`/v1/runs/${id}/events`));
+    const grown = heapBytes() - before;
+    console.error("GROWN", grown);
+    await Promise.all(readers.map((reader) => reader.body?.cancel()));
+    assert.ok(grown < 5 * LONG_BYTES, `20 readers of ${LONG_BYTES} bytes hold ${grown}`);
+  },
+);
+
+/** What is in use once all garbage is collected. */
+function heapBytes(): number {
+  setFlagsFromString("--expose-gc");
+  runInNewContext("gc")();
+  return process.memoryUsage().heapUsed;
+}
