@@ -332,7 +332,6 @@ scenario(
     const readers = [];
     for (let count = 0; count < 20; count += 1) readers.push(await service.request(`/v1/runs/${id}/events`));
     const grown = heapBytes() - before;
-    console.error("GROWN", grown);
     await Promise.all(readers.map((reader) => reader.body?.cancel()));
     assert.ok(grown < 5 * LONG_BYTES, `20 readers of ${LONG_BYTES} bytes hold ${grown}`);
   },
