@@ -190,7 +190,7 @@ export const webhookBreakages: readonly Breakage[] = [
   {
     name: "webhook-route-rights",
     guarantee: "A key without admin cannot give a route tools",
-    file: "http/control/deliveries.ts",
+    file: "http/control/webhooks/deliveries.ts",
     from: `if (scopes.includes("admin")) return;`,
     to: "if (scopes.length > 0) return;",
     tests: ["contract/http/control-webhooks.test.ts"],
@@ -206,7 +206,7 @@ export const webhookBreakages: readonly Breakage[] = [
   {
     name: "webhook-payload-scope",
     guarantee: "The payload of a delivery requires the scope webhooks",
-    file: "http/control/deliveries.ts",
+    file: "http/control/webhooks/deliveries.ts",
     from: `if (include.length > 0 && !scopes.includes("webhooks")`,
     to: `if (include.length > 2 && !scopes.includes("webhooks")`,
     tests: ["contract/http/control-deliveries.test.ts"],

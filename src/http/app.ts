@@ -23,22 +23,17 @@ import {
   getMetrics,
   createSocketTicket,
 } from "./meta/meta.ts";
-import { adminHandlers } from "./admin/handlers.ts";
 import { LogRing } from "./admin/log-ring.ts";
-import { jobHandlers } from "./control/job-handlers.ts";
-import { messageHandlers } from "./control/message-handlers.ts";
-import { sessionHandlers } from "./control/session-handlers.ts";
-import { webhookHandlers } from "./control/webhook-handlers.ts";
 import { FeedStreams, followFeed, streamEvents } from "./control/feed.ts";
-import { answerQuestion, getQuestion, listQuestions } from "./control/questions.ts";
+import { answerQuestion, getQuestion, listQuestions } from "./control/questions/questions.ts";
 import {
   deleteSession,
   getSession,
   listSessionMessages,
   listSessions,
   updateSession,
-} from "./control/sessions.ts";
-import { usageHandlers } from "./usage/handlers.ts";
+} from "./control/sessions/sessions.ts";
+import { onDemandHandlers } from "./on-demand.ts";
 import { createChatCompletion } from "./chat.ts";
 import { defineHttp, type HttpHandlers } from "./edge/contract.ts";
 import { getDetailedHealth } from "./meta/health.ts";
@@ -103,12 +98,7 @@ export function createHttpApi(deps: HttpDeps): HttpApi {
     listQuestions: (request) => listQuestions(request, deps),
     getQuestion: (request) => getQuestion(request, deps, subscribers),
     answerQuestion: (request) => answerQuestion(request, deps),
-    ...sessionHandlers(deps, subscribers),
-    ...jobHandlers(deps, subscribers),
-    ...webhookHandlers(deps),
-    ...messageHandlers(deps),
-    ...adminHandlers(deps, logs),
-    ...usageHandlers(deps),
+    ...onDemandHandlers(deps, { subscribers, logs }),
     streamEvents: (request) => streamEvents(request, deps, streams),
     stopRun: (request) => stopRun(request, deps),
     createSocketTicket: (request) => createSocketTicket(request, deps),

@@ -26,7 +26,10 @@ export async function getConfig(
 }
 
 /** GET /v1/config/schema */
-export async function getConfigSchema(deps: HttpDeps): Promise<HttpResponse<"getConfigSchema">> {
+export async function getConfigSchema(
+  _request: HttpRequest<"getConfigSchema", HttpContext>,
+  deps: HttpDeps,
+): Promise<HttpResponse<"getConfigSchema">> {
   return { status: 200, body: { ...(await deps.config()).schema() } };
 }
 

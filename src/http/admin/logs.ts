@@ -2,7 +2,7 @@ import type { LogEntry } from "../../../generated/http/client/types.gen.ts";
 import type { SseMessage } from "../../../generated/http/contract.gen.ts";
 import { ServiceError } from "../../base/errors.ts";
 import { listBody, timeWindow } from "../control/page.ts";
-import type { HttpContext } from "../deps.ts";
+import type { HttpContext, HttpDeps } from "../deps.ts";
 import type { HttpRequest, HttpResponse } from "../edge/contract.ts";
 import { parseLine, type LogRing, type RingLine } from "./log-ring.ts";
 
@@ -11,7 +11,8 @@ type Query = HttpRequest<"listLogs", HttpContext>["query"];
 /** GET /v1/logs: the newest lines of this process as a list, or the lines behind a position and those to come. */
 export async function listLogs(
   { query, headers, raw, signal }: HttpRequest<"listLogs", HttpContext>,
-  logs: LogRing,
+  _deps: HttpDeps,
+  { logs }: { readonly logs: LogRing },
 ): Promise<HttpResponse<"listLogs">> {
   const isWanted = filterOf(query);
   const toShown = (line: RingLine) => {

@@ -271,7 +271,7 @@ test("an export of 10,000 messages is read a page at a time, as its client reads
       return typeof value === "function" ? (value.bind(target) as unknown) : value;
     },
   });
-  const { exportSession } = await import("../../../src/http/control/session-actions.ts");
+  const { exportSession } = await import("../../../src/http/control/sessions/actions.ts");
   const deps = {
     store: { ...store, read: counted },
     agent: service.service.agent,

@@ -1,11 +1,11 @@
-import type { Grant } from "../../../generated/http/client/types.gen.ts";
-import { ServiceError } from "../../base/errors.ts";
-import { redact } from "../../base/observe.ts";
-import type { GrantRow } from "../../store/schema/tables.ts";
-import type { HttpContext, HttpDeps } from "../deps.ts";
-import type { HttpRequest, HttpResponse } from "../edge/contract.ts";
-import { eventCursor } from "./feed.ts";
-import { idCursor, listBody, ownerFilter } from "./page.ts";
+import type { Grant } from "../../../../generated/http/client/types.gen.ts";
+import { ServiceError } from "../../../base/errors.ts";
+import { redact } from "../../../base/observe.ts";
+import type { GrantRow } from "../../../store/schema/tables.ts";
+import type { HttpContext, HttpDeps } from "../../deps.ts";
+import type { HttpRequest, HttpResponse } from "../../edge/contract.ts";
+import { eventCursor } from "../feed.ts";
+import { idCursor, listBody, ownerFilter } from "../page.ts";
 
 /** GET /v1/grants */
 export async function listGrants(

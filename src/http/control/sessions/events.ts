@@ -1,20 +1,20 @@
-import type { SessionFrame } from "../../../generated/http/client/types.gen.ts";
-import type { SseMessage } from "../../../generated/http/contract.gen.ts";
-import { schemas } from "../../../generated/http/schemas.gen.ts";
-import { toRunEvent, toSessionEvent } from "../../agent/run/run.ts";
-import { ServiceError } from "../../base/errors.ts";
-import type { JournalEvent } from "../../store/journal/journal.ts";
-import type { SessionRow } from "../../store/schema/tables.ts";
-import type { HttpContext, HttpDeps } from "../deps.ts";
-import type { HttpRequest, HttpResponse } from "../edge/contract.ts";
-import type { RunSubscribers } from "../runs/read.ts";
+import type { SessionFrame } from "../../../../generated/http/client/types.gen.ts";
+import type { SseMessage } from "../../../../generated/http/contract.gen.ts";
+import { schemas } from "../../../../generated/http/schemas.gen.ts";
+import { toRunEvent, toSessionEvent } from "../../../agent/run/run.ts";
+import { ServiceError } from "../../../base/errors.ts";
+import type { JournalEvent } from "../../../store/journal/journal.ts";
+import type { SessionRow } from "../../../store/schema/tables.ts";
+import type { HttpContext, HttpDeps } from "../../deps.ts";
+import type { HttpRequest, HttpResponse } from "../../edge/contract.ts";
+import type { RunSubscribers } from "../../runs/read.ts";
 import { sessionOf } from "./sessions.ts";
 
 /** GET /v1/sessions/{session_id}/events: the events behind a cursor, then those to come. */
 export async function streamSessionEvents(
   { path, query, headers, ctx, signal }: HttpRequest<"streamSessionEvents", HttpContext>,
   deps: HttpDeps,
-  subscribers: RunSubscribers,
+  { subscribers }: { readonly subscribers: RunSubscribers },
 ): Promise<HttpResponse<"streamSessionEvents">> {
   const row = await sessionOf(path.session_id, ctx, deps);
   const types = query.types && typesOf(query.types);

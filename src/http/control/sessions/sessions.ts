@@ -1,22 +1,22 @@
-import type { RunUsage, Session, SessionMessage } from "../../../generated/http/client/types.gen.ts";
-import { formatModel, textOf, type Message } from "../../agent/engine.ts";
+import type { RunUsage, Session, SessionMessage } from "../../../../generated/http/client/types.gen.ts";
+import { formatModel, textOf, type Message } from "../../../agent/engine.ts";
 import {
   activeRuns,
   cursorBehind,
   listMessages,
   previewsOf,
   sessionsAsking,
-} from "../../agent/session/queries.ts";
-import { findSession, nameOfId, sessionNotFound, settingsOf } from "../../agent/session/session.ts";
-import { ServiceError } from "../../base/errors.ts";
-import { redact, redactValue } from "../../base/observe.ts";
-import type { MessageRow, SessionRow } from "../../store/schema/tables.ts";
-import type { HttpContext, HttpDeps } from "../deps.ts";
-import type { HttpRequest, HttpResponse } from "../edge/contract.ts";
-import { eventCursor } from "./feed.ts";
-import { chooseFolder } from "./folder.ts";
-import { listBody, numberCursor, ownerFilter, timeWindow } from "./page.ts";
-import { checkVersion, dryRunHeader, etagOf, isUnchanged } from "./write.ts";
+} from "../../../agent/session/queries.ts";
+import { findSession, nameOfId, sessionNotFound, settingsOf } from "../../../agent/session/session.ts";
+import { ServiceError } from "../../../base/errors.ts";
+import { redact, redactValue } from "../../../base/observe.ts";
+import type { MessageRow, SessionRow } from "../../../store/schema/tables.ts";
+import type { HttpContext, HttpDeps } from "../../deps.ts";
+import type { HttpRequest, HttpResponse } from "../../edge/contract.ts";
+import { eventCursor } from "../feed.ts";
+import { chooseFolder } from "../folder.ts";
+import { listBody, numberCursor, ownerFilter, timeWindow } from "../page.ts";
+import { checkVersion, dryRunHeader, etagOf, isUnchanged } from "../write.ts";
 
 /** GET /v1/sessions: the newest change first. */
 export async function listSessions(

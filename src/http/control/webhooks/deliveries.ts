@@ -2,17 +2,17 @@ import type {
   Delivery as ShownDelivery,
   DeliveryStage,
   WebhookResult,
-} from "../../../generated/http/client/types.gen.ts";
-import { ServiceError } from "../../base/errors.ts";
-import { redact } from "../../base/observe.ts";
-import { Deliveries, type Delivery, type DeliverySummary } from "../../webhook/deliveries/deliveries.ts";
-import type { StageResult } from "../../webhook/receive/evaluate.ts";
-import type { RehearsalResult, WebhookService } from "../../webhook/service.ts";
-import type { HttpContext, HttpDeps } from "../deps.ts";
-import type { HttpRequest, HttpResponse } from "../edge/contract.ts";
-import { eventCursor } from "./feed.ts";
-import { idCursor, listBody, ownerFilter, timeWindow } from "./page.ts";
-import { actOnce, dryRunHeader, replayedHeader } from "./write.ts";
+} from "../../../../generated/http/client/types.gen.ts";
+import { ServiceError } from "../../../base/errors.ts";
+import { redact } from "../../../base/observe.ts";
+import { Deliveries, type Delivery, type DeliverySummary } from "../../../webhook/deliveries/deliveries.ts";
+import type { StageResult } from "../../../webhook/receive/evaluate.ts";
+import type { RehearsalResult, WebhookService } from "../../../webhook/service.ts";
+import type { HttpContext, HttpDeps } from "../../deps.ts";
+import type { HttpRequest, HttpResponse } from "../../edge/contract.ts";
+import { eventCursor } from "../feed.ts";
+import { idCursor, listBody, ownerFilter, timeWindow } from "../page.ts";
+import { actOnce, dryRunHeader, replayedHeader } from "../write.ts";
 
 /** GET /v1/webhooks/deliveries */
 export async function listDeliveries(

@@ -1,4 +1,4 @@
-import type { Question, QuestionAnswer } from "../../../generated/http/client/types.gen.ts";
+import type { Question, QuestionAnswer } from "../../../../generated/http/client/types.gen.ts";
 import {
   listQuestions as readQuestions,
   statusNow,
@@ -6,19 +6,19 @@ import {
   type QuestionContent,
   type QuestionKind,
   type QuestionReplies,
-} from "../../agent/question/question.ts";
-import { readSessions } from "../../agent/session/queries.ts";
-import { findSession, nameOfId } from "../../agent/session/session.ts";
-import { ServiceError } from "../../base/errors.ts";
-import { redact } from "../../base/observe.ts";
-import type { QuestionRow } from "../../store/schema/tables.ts";
-import type { HttpContext, HttpDeps } from "../deps.ts";
-import { whileWaiting, type WaitEnd } from "../edge/answer.ts";
-import type { HttpRequest, HttpResponse } from "../edge/contract.ts";
-import type { RunSubscribers } from "../runs/read.ts";
-import { eventCursor } from "./feed.ts";
-import { idCursor, listBody, ownerFilter, timeWindow } from "./page.ts";
-import { actOnce, replayedHeader } from "./write.ts";
+} from "../../../agent/question/question.ts";
+import { readSessions } from "../../../agent/session/queries.ts";
+import { findSession, nameOfId } from "../../../agent/session/session.ts";
+import { ServiceError } from "../../../base/errors.ts";
+import { redact } from "../../../base/observe.ts";
+import type { QuestionRow } from "../../../store/schema/tables.ts";
+import type { HttpContext, HttpDeps } from "../../deps.ts";
+import { whileWaiting, type WaitEnd } from "../../edge/answer.ts";
+import type { HttpRequest, HttpResponse } from "../../edge/contract.ts";
+import type { RunSubscribers } from "../../runs/read.ts";
+import { eventCursor } from "../feed.ts";
+import { idCursor, listBody, ownerFilter, timeWindow } from "../page.ts";
+import { actOnce, replayedHeader } from "../write.ts";
 
 /** GET /v1/questions: the open ones of all runs, or those of other statuses. */
 export async function listQuestions(

@@ -1,24 +1,24 @@
 /** Scheduled jobs over HTTP. */
-import type { JobRun } from "../../../generated/http/client/types.gen.ts";
-import { ServiceError } from "../../base/errors.ts";
-import { jobEntry, occurrenceEntry, schedulerEntry, toOccurrence } from "../../cron/job/format.ts";
-import { changeJob, createJobContext, defineJob, type JobContext } from "../../cron/job/input.ts";
-import { toJob, toolsetNames, type Job, type JobChange, type JobInput } from "../../cron/job/job.ts";
-import { Jobs, type JobChangeOptions } from "../../cron/job/jobs.ts";
-import { jobWarnings, requireSkills } from "../../cron/job/warnings.ts";
-import { listJobPage, listRunningSessions } from "../../cron/queries.ts";
-import { removeOutputs } from "../../cron/run/end.ts";
-import { matchingTimes, nextRuns, timeEntry } from "../../cron/schedule/times.ts";
-import { readCronStatus } from "../../cron/tick/status.ts";
-import type { OccurrenceRow } from "../../store/schema/tables.ts";
-import type { HttpContext, HttpDeps } from "../deps.ts";
-import { whileWaiting, type WaitEnd } from "../edge/answer.ts";
-import type { HttpRequest, HttpResponse } from "../edge/contract.ts";
-import type { RunSubscribers } from "../runs/read.ts";
-import { eventCursor } from "./feed.ts";
-import { chooseFolder } from "./folder.ts";
-import { listBody, numberCursor, ownerFilter, timeWindow } from "./page.ts";
-import { actOnce, checkVersion, dryRunHeader, isUnchanged, replayedHeader } from "./write.ts";
+import type { JobRun } from "../../../../generated/http/client/types.gen.ts";
+import { ServiceError } from "../../../base/errors.ts";
+import { jobEntry, occurrenceEntry, schedulerEntry, toOccurrence } from "../../../cron/job/format.ts";
+import { changeJob, createJobContext, defineJob, type JobContext } from "../../../cron/job/input.ts";
+import { toJob, toolsetNames, type Job, type JobChange, type JobInput } from "../../../cron/job/job.ts";
+import { Jobs, type JobChangeOptions } from "../../../cron/job/jobs.ts";
+import { jobWarnings, requireSkills } from "../../../cron/job/warnings.ts";
+import { listJobPage, listRunningSessions } from "../../../cron/queries.ts";
+import { removeOutputs } from "../../../cron/run/end.ts";
+import { matchingTimes, nextRuns, timeEntry } from "../../../cron/schedule/times.ts";
+import { readCronStatus } from "../../../cron/tick/status.ts";
+import type { OccurrenceRow } from "../../../store/schema/tables.ts";
+import type { HttpContext, HttpDeps } from "../../deps.ts";
+import { whileWaiting, type WaitEnd } from "../../edge/answer.ts";
+import type { HttpRequest, HttpResponse } from "../../edge/contract.ts";
+import type { RunSubscribers } from "../../runs/read.ts";
+import { eventCursor } from "../feed.ts";
+import { chooseFolder } from "../folder.ts";
+import { listBody, numberCursor, ownerFilter, timeWindow } from "../page.ts";
+import { actOnce, checkVersion, dryRunHeader, isUnchanged, replayedHeader } from "../write.ts";
 
 /** GET /v1/jobs: the newest first. Rows that cannot be read are left out; the scheduler counts them. */
 export async function listJobs(
@@ -216,7 +216,7 @@ interface Requested extends Made {
 export async function runJob(
   { path, query, headers, ctx, raw }: HttpRequest<"runJob", HttpContext>,
   deps: HttpDeps,
-  subscribers: RunSubscribers,
+  { subscribers }: { readonly subscribers: RunSubscribers },
 ): Promise<HttpResponse<"runJob">> {
   const { id } = await findJob(path.job_id, ctx, deps);
   const { wait = 0 } = query;

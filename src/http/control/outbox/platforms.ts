@@ -1,16 +1,16 @@
-import type { Platform, PlatformTest } from "../../../generated/http/client/types.gen.ts";
-import { ServiceError } from "../../base/errors.ts";
-import { redact } from "../../base/observe.ts";
-import { schemaAt } from "../../config/check.ts";
-import { readOutboxStats, type OutboxStats } from "../../deliver/outbox/stats.ts";
-import type { PlatformStatus } from "../../deliver/platform/status.ts";
-import { greeting, sendTrial } from "../../deliver/platform/trial.ts";
-import { idProblem, platforms as traits } from "../../deliver/target.ts";
-import type { HttpContext, HttpDeps } from "../deps.ts";
-import type { HttpRequest, HttpResponse } from "../edge/contract.ts";
-import { eventCursor } from "./feed.ts";
-import { ownerFilter, pageOf } from "./page.ts";
-import { actOnce, replayedHeader } from "./write.ts";
+import type { Platform, PlatformTest } from "../../../../generated/http/client/types.gen.ts";
+import { ServiceError } from "../../../base/errors.ts";
+import { redact } from "../../../base/observe.ts";
+import { schemaAt } from "../../../config/check.ts";
+import { readOutboxStats, type OutboxStats } from "../../../deliver/outbox/stats.ts";
+import type { PlatformStatus } from "../../../deliver/platform/status.ts";
+import { greeting, sendTrial } from "../../../deliver/platform/trial.ts";
+import { idProblem, platforms as traits } from "../../../deliver/target.ts";
+import type { HttpContext, HttpDeps } from "../../deps.ts";
+import type { HttpRequest, HttpResponse } from "../../edge/contract.ts";
+import { eventCursor } from "../feed.ts";
+import { ownerFilter, pageOf } from "../page.ts";
+import { actOnce, replayedHeader } from "../write.ts";
 
 /** GET /v1/platforms, in the usual order. */
 export async function listPlatforms(

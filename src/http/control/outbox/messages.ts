@@ -1,9 +1,9 @@
-import type { BulkResult, Message } from "../../../generated/http/client/types.gen.ts";
-import { ServiceError, type ErrorCode } from "../../base/errors.ts";
-import { redact } from "../../base/observe.ts";
-import { headOf } from "../../base/text.ts";
-import { messageHint, shownStatus, statusOfShown, textOfPayload } from "../../deliver/outbox/message.ts";
-import { parseTarget } from "../../deliver/target.ts";
+import type { BulkResult, Message } from "../../../../generated/http/client/types.gen.ts";
+import { ServiceError, type ErrorCode } from "../../../base/errors.ts";
+import { redact } from "../../../base/observe.ts";
+import { headOf } from "../../../base/text.ts";
+import { messageHint, shownStatus, statusOfShown, textOfPayload } from "../../../deliver/outbox/message.ts";
+import { parseTarget } from "../../../deliver/target.ts";
 import {
   dropMessage as drop,
   findMessage,
@@ -16,13 +16,13 @@ import {
   type MessageChange,
   type MessageRefusal,
   type OutboxMessage,
-} from "../../store/outbox/messages.ts";
-import type { AttemptRecord } from "../../store/outbox/outbox.ts";
-import type { HttpContext, HttpDeps } from "../deps.ts";
-import type { HttpRequest, HttpResponse } from "../edge/contract.ts";
-import { eventCursor } from "./feed.ts";
-import { idCursor, listBody, ownerFilter, requireScope, timeWindow } from "./page.ts";
-import { actOnce, dryRunHeader, replayedHeader } from "./write.ts";
+} from "../../../store/outbox/messages.ts";
+import type { AttemptRecord } from "../../../store/outbox/outbox.ts";
+import type { HttpContext, HttpDeps } from "../../deps.ts";
+import type { HttpRequest, HttpResponse } from "../../edge/contract.ts";
+import { eventCursor } from "../feed.ts";
+import { idCursor, listBody, ownerFilter, requireScope, timeWindow } from "../page.ts";
+import { actOnce, dryRunHeader, replayedHeader } from "../write.ts";
 
 /** GET /v1/outbox: the newest first. */
 export async function listMessages(

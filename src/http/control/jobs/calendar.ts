@@ -1,13 +1,13 @@
-import type { CalendarEntry } from "../../../generated/http/client/types.gen.ts";
-import { ServiceError } from "../../base/errors.ts";
-import { redact } from "../../base/observe.ts";
-import { toJob, type Job } from "../../cron/job/job.ts";
-import { listJobs, listOccurrencesIn } from "../../cron/queries.ts";
-import { plannedBetween } from "../../cron/schedule/times.ts";
-import type { OccurrenceRow } from "../../store/schema/tables.ts";
-import type { HttpContext, HttpDeps } from "../deps.ts";
-import type { HttpRequest, HttpResponse } from "../edge/contract.ts";
-import { ownerFilter, timeWindow } from "./page.ts";
+import type { CalendarEntry } from "../../../../generated/http/client/types.gen.ts";
+import { ServiceError } from "../../../base/errors.ts";
+import { redact } from "../../../base/observe.ts";
+import { toJob, type Job } from "../../../cron/job/job.ts";
+import { listJobs, listOccurrencesIn } from "../../../cron/queries.ts";
+import { plannedBetween } from "../../../cron/schedule/times.ts";
+import type { OccurrenceRow } from "../../../store/schema/tables.ts";
+import type { HttpContext, HttpDeps } from "../../deps.ts";
+import type { HttpRequest, HttpResponse } from "../../edge/contract.ts";
+import { ownerFilter, timeWindow } from "../page.ts";
 
 const DAY_MS = 86_400_000;
 const MAX_DAYS = 93;

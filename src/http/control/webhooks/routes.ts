@@ -1,17 +1,17 @@
-import type { Route } from "../../../generated/http/client/types.gen.ts";
-import type { WebhookRouteConfig } from "../../../generated/config/types.gen.ts";
-import { ServiceError } from "../../base/errors.ts";
-import { redact, redactValue } from "../../base/observe.ts";
-import type { Tx } from "../../store/store.ts";
-import { lastDeliveries } from "../../webhook/queries.ts";
-import type { ManagedRoute, RouteChange } from "../../webhook/routes/service.ts";
-import type { WebhookService } from "../../webhook/service.ts";
-import type { HttpContext, HttpDeps } from "../deps.ts";
-import type { HttpRequest, HttpResponse } from "../edge/contract.ts";
+import type { Route } from "../../../../generated/http/client/types.gen.ts";
+import type { WebhookRouteConfig } from "../../../../generated/config/types.gen.ts";
+import { ServiceError } from "../../../base/errors.ts";
+import { redact, redactValue } from "../../../base/observe.ts";
+import type { Tx } from "../../../store/store.ts";
+import { lastDeliveries } from "../../../webhook/queries.ts";
+import type { ManagedRoute, RouteChange } from "../../../webhook/routes/service.ts";
+import type { WebhookService } from "../../../webhook/service.ts";
+import type { HttpContext, HttpDeps } from "../../deps.ts";
+import type { HttpRequest, HttpResponse } from "../../edge/contract.ts";
 import { requireRouteRights, showResult } from "./deliveries.ts";
-import { eventCursor } from "./feed.ts";
-import { idCursor, listBody, ownerFilter } from "./page.ts";
-import { actOnce, checkVersion, dryRunHeader, etagOf, isUnchanged, replayedHeader } from "./write.ts";
+import { eventCursor } from "../feed.ts";
+import { idCursor, listBody, ownerFilter } from "../page.ts";
+import { actOnce, checkVersion, dryRunHeader, etagOf, isUnchanged, replayedHeader } from "../write.ts";
 
 /** What `after` begins with, so that no position of another list passes for a name. */
 const CURSOR = "route:";

@@ -1,17 +1,17 @@
 /** What the control API does with a session besides changing its settings. */
-import { formatModel, textOf, type Message } from "../../agent/engine.ts";
-import { listMessages } from "../../agent/session/queries.ts";
-import { nameOfId } from "../../agent/session/session.ts";
-import { branchSession } from "../../agent/session/sessions.ts";
-import { redact } from "../../base/observe.ts";
-import type { SessionRow } from "../../store/schema/tables.ts";
-import { writeOrTry } from "../../store/tx/dry-run.ts";
-import type { HttpContext, HttpDeps } from "../deps.ts";
-import type { HttpRequest, HttpResponse } from "../edge/contract.ts";
-import { findRepeated, idempotencyOf, serialize, withClaim } from "../prompt/submission.ts";
-import { acceptRun, replayRun } from "../runs/create.ts";
+import { formatModel, textOf, type Message } from "../../../agent/engine.ts";
+import { listMessages } from "../../../agent/session/queries.ts";
+import { nameOfId } from "../../../agent/session/session.ts";
+import { branchSession } from "../../../agent/session/sessions.ts";
+import { redact } from "../../../base/observe.ts";
+import type { SessionRow } from "../../../store/schema/tables.ts";
+import { writeOrTry } from "../../../store/tx/dry-run.ts";
+import type { HttpContext, HttpDeps } from "../../deps.ts";
+import type { HttpRequest, HttpResponse } from "../../edge/contract.ts";
+import { findRepeated, idempotencyOf, serialize, withClaim } from "../../prompt/submission.ts";
+import { acceptRun, replayRun } from "../../runs/create.ts";
 import { sessionOf, showMessage, showSession, tagOf } from "./sessions.ts";
-import { actOnce, dryRunHeader, replayedHeader } from "./write.ts";
+import { actOnce, dryRunHeader, replayedHeader } from "../write.ts";
 
 /** POST /v1/sessions/{session_id}/fork */
 export async function forkSession(

@@ -1,14 +1,18 @@
-import { ServiceError } from "../../base/errors.ts";
-import { redact } from "../../base/observe.ts";
-import { occurrenceEntry, toOccurrence } from "../../cron/job/format.ts";
-import { listMessagesOf, listOccurrences as readOccurrences, type SentMessage } from "../../cron/queries.ts";
-import { readOutput } from "../../cron/run/end.ts";
-import { OUTPUT_TARGET } from "../../cron/run/result.ts";
-import type { OccurrenceRow } from "../../store/schema/tables.ts";
-import type { HttpContext, HttpDeps } from "../deps.ts";
-import type { HttpRequest, HttpResponse } from "../edge/contract.ts";
-import { eventCursor } from "./feed.ts";
-import { idCursor, listBody, ownerFilter, timeWindow } from "./page.ts";
+import { ServiceError } from "../../../base/errors.ts";
+import { redact } from "../../../base/observe.ts";
+import { occurrenceEntry, toOccurrence } from "../../../cron/job/format.ts";
+import {
+  listMessagesOf,
+  listOccurrences as readOccurrences,
+  type SentMessage,
+} from "../../../cron/queries.ts";
+import { readOutput } from "../../../cron/run/end.ts";
+import { OUTPUT_TARGET } from "../../../cron/run/result.ts";
+import type { OccurrenceRow } from "../../../store/schema/tables.ts";
+import type { HttpContext, HttpDeps } from "../../deps.ts";
+import type { HttpRequest, HttpResponse } from "../../edge/contract.ts";
+import { eventCursor } from "../feed.ts";
+import { idCursor, listBody, ownerFilter, timeWindow } from "../page.ts";
 
 /** GET /v1/occurrences: the newest claim first. */
 export async function listOccurrences(
