@@ -72,7 +72,7 @@ export const storeBreakages: readonly Breakage[] = [
   {
     name: "wal-mode",
     guarantee: "A reader never waits for an open transaction of the writer (SQLite runs in WAL mode)",
-    file: "store/sqlite-connection.ts",
+    file: "store/sqlite.ts",
     from: `this.exec("pragma journal_mode = wal");`,
     to: `this.exec("pragma journal_mode = delete");`,
     tests: ["unit/store/sqlite.test.ts", "unit/store/store.test.ts"],
@@ -169,7 +169,7 @@ export const storeBreakages: readonly Breakage[] = [
   {
     name: "page-bytes",
     guarantee: "A page of the journal is bounded in bytes, not only in events",
-    file: "store/sqlite-connection.ts",
+    file: "store/sqlite.ts",
     from: "if (isLast(row)) break;",
     to: "isLast(row);",
     tests: ["unit/store/journal-bytes.test.ts"],

@@ -49,8 +49,9 @@ export class ServiceApi {
   }
 
   async #open(): Promise<OpenedApi> {
-    const [{ createHttpApi }, { Tickets }, { CreatedKeys }] = await Promise.all([
+    const [{ createHttpApi }, { joinKeys }, { Tickets }, { CreatedKeys }] = await Promise.all([
       import("../http/app.ts"),
+      import("../http/edge/access.ts"),
       import("../config/keys.ts"),
       import("../store/keys/ring.ts"),
     ]);
@@ -93,11 +94,6 @@ export async function startListener(
 
 /** The listener's own limit exceeds ours, so that ours rejects an oversize body, with our error envelope. */
 const LISTENER_SLACK_BYTES = 1_048_576;
-
-/** The keys of the configuration are found first: they need no database. */
-function joinKeys(configured: KeyRing, created: CreatedKeys): KeyRing {
-  return { ...configured, find: (presented) => configured.find(presented) ?? created.find(presented) };
-}
 
 /** Returns the function that makes the service of keys when it is called first. */
 function apiKeysOf(keys: KeyRing, store: Store, created: CreatedKeys): HttpDeps["apiKeys"] {

@@ -3,7 +3,7 @@ import type { FeedFrame } from "../../generated/http/client/types.gen.ts";
 import type { OperationMeta, SseMessage } from "../../generated/http/contract.gen.ts";
 import { operations, type OperationId } from "../../generated/http/server.gen.ts";
 import { ServiceError } from "../base/errors.ts";
-import type { KeyHolder } from "./edge/access.ts";
+import { type KeyHolder, markLocal } from "./edge/access.ts";
 
 /** An operation of the API with what a request would carry. */
 export interface OperationCall {
@@ -46,13 +46,6 @@ export interface FeedFilter {
   readonly after?: string;
 }
 
-const callers = new WeakMap<Request, KeyHolder>();
-
-/** Returns who made a request inside the process; undefined for one that came over a connection. */
-export function localCallerOf(request: Request): KeyHolder | undefined {
-  return callers.get(request);
-}
-
 /** Limit of an answer: the same again has to fit into the outbox of a gateway connection. */
 const MAX_ANSWER_BYTES = 8_388_608;
 
@@ -60,7 +53,7 @@ const MAX_ANSWER_BYTES = 8_388_608;
 export function createLocalCall(fetch: (request: Request) => Response | Promise<Response>): LocalApi["call"] {
   return async (call, caller, { signal } = {}) => {
     const request = toRequest(call, signal);
-    callers.set(request, caller);
+    markLocal(request, caller);
     return readAnswer(await fetch(request), call.operation);
   };
 }

@@ -2,20 +2,12 @@
 import type { OperationId } from "../../generated/http/server.gen.ts";
 import type { LogRing } from "./admin/log-ring.ts";
 import type { HttpContext, HttpDeps } from "./deps.ts";
-import type { HttpHandlers, HttpRequest, HttpResponse } from "./edge/contract.ts";
+import type { FeedStreams } from "./control/feed.ts";
+import type { HttpHandlers } from "./edge/contract.ts";
 import type { RunSubscribers } from "./runs/read.ts";
 
-/** Returns the handlers of the operations in {@link operations}. */
-export function onDemandHandlers(deps: HttpDeps, shared: Shared): Pick<HttpHandlers<HttpContext>, Name> {
-  const bind = (handle: OnDemand[Name]) => (request: never) => handle(request, deps, shared);
-  const bound = Object.entries(operations).map(([name, handle]) => [name, bind(handle)]);
-  return Object.fromEntries(bound) as Pick<HttpHandlers<HttpContext>, Name>;
-}
-
-type Name = keyof typeof operations;
-
-/** Each module with its operations. */
-const operations = {
+/** Each module with its operations: add the name of an operation to its module. */
+export const onDemand = {
   ...from(() => import("./admin/config.ts"), "getConfig", "updateConfig", "getConfigSchema"),
   ...from(
     () => import("./admin/keys.ts"),
@@ -103,26 +95,22 @@ const operations = {
   ),
 };
 
-/** What the operations share beside the deps, as long as the process lives. */
-interface Shared {
+/** What handlers share, as long as the process lives. */
+export interface Shared {
   readonly subscribers: RunSubscribers;
+  readonly streams: FeedStreams;
   readonly logs: LogRing;
 }
 
-/** How a module exports the operation of the same name. */
-type OnDemand = {
-  readonly [K in OperationId]: (
-    request: HttpRequest<K, HttpContext>,
-    deps: HttpDeps,
-    shared: Shared,
-  ) => HttpResponse<K> | Promise<HttpResponse<K>>;
-};
+/** The handlers of the API: a handler gets the request, the deps and what all share. */
+export type Handlers = HttpHandlers<HttpContext, [deps: HttpDeps, shared: Shared]>;
 
+/** Returns handlers that load the module which exports them. */
 function from<K extends OperationId>(
-  module: () => Promise<Pick<OnDemand, NoInfer<K>>>,
+  module: () => Promise<Pick<Handlers, NoInfer<K>>>,
   ...names: readonly K[]
-): Pick<OnDemand, K> {
+): Pick<Handlers, K> {
   const load = (name: K) => async (request: never, deps: HttpDeps, shared: Shared) =>
     (await module())[name](request, deps, shared);
-  return Object.fromEntries(names.map((name) => [name, load(name)])) as unknown as Pick<OnDemand, K>;
+  return Object.fromEntries(names.map((name) => [name, load(name)])) as unknown as Pick<Handlers, K>;
 }

@@ -2,7 +2,7 @@
 import { chmod, open } from "node:fs/promises";
 import { DatabaseSync } from "node:sqlite";
 import { toStoreError, unavailable } from "./tx/group.ts";
-import { BUSY_TIMEOUT_MS } from "./sqlite-connection.ts";
+import { BUSY_TIMEOUT_MS } from "./sqlite.ts";
 
 /**
  * Copies a consistent snapshot of the database at `from` into the new file `to` while services keep writing; mode

@@ -4,6 +4,7 @@ import { closeSync, mkdirSync, mkdtempSync, openSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import process from "node:process";
+import { DatabaseSync, type StatementSync } from "node:sqlite";
 import { clearInterval, setInterval } from "node:timers";
 import type { Tables } from "./schema/tables.ts";
 import {
@@ -21,7 +22,14 @@ import {
   type Value,
 } from "./tx/tx.ts";
 import { toStoreError, unavailable } from "./tx/group.ts";
-import { Connection } from "./sqlite-connection.ts";
+
+/** Time that a statement waits for the lock of another process. */
+export const BUSY_TIMEOUT_MS = 5_000;
+const MAX_STATEMENTS = 500;
+const WAL_LIMIT_BYTES = 64 * 1024 * 1024;
+// A page that many commits change is copied once per checkpoint, so fewer checkpoints mean fewer copies.
+const CHECKPOINT_PAGES = 4_000;
+const CACHE_KIB = 8_192;
 
 const POLL_MS = 50;
 /**
@@ -248,6 +256,106 @@ function prepareFile(path: string): void {
   }
 }
 
+// Connections
+
+/** One connection with its prepared statements. Opens and configures a connection. ServiceError `state_store_unavailable` when the file cannot be opened. */
+export class Connection {
+  readonly #database: DatabaseSync;
+  /** Approximate amount of text written since the last {@link checkpoint}. */
+  loggedBytes = 0;
+  readonly #statements = new Map<
+    string,
+    { readonly statement: StatementSync; readonly returnsRows: boolean }
+  >();
+
+  constructor(path: string) {
+    this.#database = openFile(path);
+    // The busy timeout comes first: the switch to WAL takes a lock. fullfsync matters on macOS alone.
+    this.exec(`pragma busy_timeout = ${BUSY_TIMEOUT_MS}`);
+    this.exec("pragma journal_mode = wal");
+    this.exec("pragma foreign_keys = on");
+    this.exec("pragma fullfsync = on");
+    this.exec("pragma checkpoint_fullfsync = on");
+    this.exec(`pragma journal_size_limit = ${WAL_LIMIT_BYTES}`);
+    this.exec(`pragma wal_autocheckpoint = ${CHECKPOINT_PAGES}`);
+    this.exec(`pragma cache_size = -${CACHE_KIB}`);
+  }
+
+  get isInTransaction(): boolean {
+    return this.#database.isTransaction;
+  }
+
+  /** Moves what was committed from the log to the database file. */
+  checkpoint(): void {
+    this.loggedBytes = 0;
+    try {
+      this.exec("pragma wal_checkpoint(passive)");
+    } catch {
+      // The log stays as it is, like after a checkpoint of SQLite itself that fails. A later one moves it.
+    }
+  }
+
+  // Prepared, not `exec`: Deno's errors of `exec` do not say which of SQLite's codes they are.
+  exec(sql: string): void {
+    this.#prepare(sql).statement.all();
+  }
+
+  all(sql: string, values: readonly Value[]): Row[] {
+    return this.#prepare(sql).statement.all(...values) as Row[];
+  }
+
+  /** Returns the rows up to the first for which `isLast` is true; later rows are not loaded. */
+  until(sql: string, values: readonly Value[], isLast: (row: Row) => boolean): Row[] {
+    const rows: Row[] = [];
+    for (const row of this.#prepare(sql).statement.iterate(...values) as Iterable<Row>) {
+      rows.push(row);
+      if (isLast(row)) break;
+    }
+    return rows;
+  }
+
+  first(sql: string, values: readonly Value[]): Row | undefined {
+    return this.#prepare(sql).statement.get(...values) as Row | undefined;
+  }
+
+  run(sql: string, values: readonly Value[]): number {
+    for (const value of values) if (typeof value === "string") this.loggedBytes += value.length;
+    return Number(this.#prepare(sql).statement.run(...values).changes);
+  }
+
+  returnsRows(sql: string): boolean {
+    return this.#prepare(sql).returnsRows;
+  }
+
+  close(): void {
+    this.#statements.clear();
+    if (this.#database.isOpen) this.#database.close();
+  }
+
+  #prepare(sql: string) {
+    let prepared = this.#statements.get(sql);
+    if (!prepared) {
+      const statement = this.#database.prepare(sql);
+      prepared = { statement, returnsRows: statement.columns().length > 0 };
+      // Lists of different lengths produce different texts: the cache must stay bounded.
+      if (this.#statements.size >= MAX_STATEMENTS) this.#statements.clear();
+      this.#statements.set(sql, prepared);
+    }
+    return prepared;
+  }
+}
+
+function openFile(path: string): DatabaseSync {
+  try {
+    return new DatabaseSync(path);
+  } catch (error) {
+    throw unavailable(
+      `The database file ${path} cannot be opened. Check the path and its permissions.`,
+      error,
+    );
+  }
+}
+
 // Transactions
 
 /** State that the units of work in one transaction share. */
@@ -291,26 +399,22 @@ class SqliteTx implements WorkTx {
     where: Partial<Tables[K]>,
     set: Partial<Tables[K]>,
   ): Promise<number> {
-    try {
+    return this.#settled(() => {
       const { sql, values } = updateStatement(table, where, set);
-      return Promise.resolve(this.#opened().connection.run(sql, values));
-    } catch (error) {
-      return this.#fail(error);
-    }
+      return this.#opened().connection.run(sql, values);
+    });
   }
 
-  async increment<K extends keyof Tables>(
+  increment<K extends keyof Tables>(
     table: K,
     where: Partial<Tables[K]>,
     column: keyof Tables[K] & string,
     by: number,
   ): Promise<number | undefined> {
-    try {
+    return this.#settled(() => {
       const { texts, values } = incrementTexts(table, where, column);
       return this.#step(texts, [by], { where: values })?.[0];
-    } catch (error) {
-      return this.#fail(error);
-    }
+    });
   }
 
   step(
@@ -318,11 +422,7 @@ class SqliteTx implements WorkTx {
     by: readonly number[],
     values: { readonly where: readonly Value[]; readonly set?: readonly Value[] },
   ): Promise<readonly number[] | undefined> {
-    try {
-      return Promise.resolve(this.#step(texts, by, values));
-    } catch (error) {
-      return this.#fail(error);
-    }
+    return this.#settled(() => this.#step(texts, by, values));
   }
 
   // A read and a write cost less than one update with RETURNING: no other process writes meanwhile.
@@ -340,29 +440,19 @@ class SqliteTx implements WorkTx {
   }
 
   find<K extends keyof Tables>(table: K, where: Partial<Tables[K]>): Promise<Tables[K] | undefined> {
-    try {
+    return this.#settled(() => {
       const { sql, values } = findStatement(table, where);
       const row = this.#opened().connection.first(sql, values);
-      return Promise.resolve(row as Tables[K] | undefined);
-    } catch (error) {
-      return this.#fail(error);
-    }
+      return row as Tables[K] | undefined;
+    });
   }
 
   all(sql: string, values: readonly Value[]): Promise<readonly Row[]> {
-    try {
-      return Promise.resolve(this.#opened().connection.all(sql, values));
-    } catch (error) {
-      return this.#fail(error);
-    }
+    return this.#settled(() => this.#opened().connection.all(sql, values));
   }
 
   run(sql: string, values: readonly Value[]): Promise<number> {
-    try {
-      return Promise.resolve(this.#opened().connection.run(sql, values));
-    } catch (error) {
-      return this.#fail(error);
-    }
+    return this.#settled(() => this.#opened().connection.run(sql, values));
   }
 
   afterCommit(run: () => void): void {
@@ -390,6 +480,14 @@ class SqliteTx implements WorkTx {
       throw new TypeError("The transaction is over: use `tx` inside its work only, and await it.");
     // PostgreSQL rejects every statement after a failed one; both databases must behave the same.
     if (this.#failure !== undefined) throw this.#failure;
+  }
+
+  #settled<T>(run: () => T): Promise<T> {
+    try {
+      return Promise.resolve(run());
+    } catch (error) {
+      return this.#fail(error);
+    }
   }
 
   #fail(error: unknown): Promise<never> {

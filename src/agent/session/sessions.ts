@@ -2,8 +2,7 @@ import type { JournalEvent } from "../../store/journal/journal.ts";
 /** Saved sessions: find, list, name, branch, undo, delete. */
 import type { RunUsage } from "../../../generated/http/client/types.gen.ts";
 import { ServiceError } from "../../base/errors.ts";
-import type { Store, Tx } from "../../store/store.ts";
-import { writeOrTry } from "../../store/tx/dry-run.ts";
+import { type Store, type Tx, writeOrTry } from "../../store/store.ts";
 import type { RunRow, SessionRow } from "../../store/schema/tables.ts";
 import { sessionEvent, type SessionEventData } from "../run/event.ts";
 import {

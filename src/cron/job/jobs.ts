@@ -1,7 +1,6 @@
 import { ServiceError } from "../../base/errors.ts";
 import { nearest } from "../../base/suggest.ts";
-import type { Store, Tx } from "../../store/store.ts";
-import { writeOrTry } from "../../store/tx/dry-run.ts";
+import { type Store, type Tx, writeOrTry } from "../../store/store.ts";
 import type { CronJobRow } from "../../store/schema/tables.ts";
 import { isOver, toJob, type Job, type JobDefinition } from "./job.ts";
 import * as moves from "./moves.ts";

@@ -21,7 +21,7 @@ const BOOKMARK_MS = 60_000;
 export async function streamEvents(
   request: HttpRequest<"streamEvents", HttpContext>,
   deps: HttpDeps,
-  streams: FeedStreams,
+  { streams }: { readonly streams: FeedStreams },
 ): Promise<HttpResponse<"streamEvents">> {
   const { query, headers, ctx, raw, signal } = request;
   const types = typesFor(query.types, ctx);

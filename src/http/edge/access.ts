@@ -32,6 +32,11 @@ export interface KeyRing extends FindsKeys<KeyHolder> {
   readonly required: boolean;
 }
 
+/** Returns the keys of both. Those of the configuration are looked up first: they need no database. */
+export function joinKeys(configured: KeyRing, created: FindsKeys<KeyHolder>): KeyRing {
+  return { ...configured, find: (presented) => configured.find(presented) ?? created.find(presented) };
+}
+
 /** The caller: a key, and the owner whose data it reaches. */
 export interface Identity extends KeyHolder {
   readonly owner: string;
@@ -100,6 +105,19 @@ export function identityOf(holder: KeyHolder, { scope }: OperationMeta): Identit
     );
   }
   return { name, owner, scopes, authenticated: true, ...(validity ? { validity } : {}) };
+}
+
+/** Who made a request inside the process. */
+const localCallers = new WeakMap<Request, KeyHolder>();
+
+/** Marks a request as made inside the process by `caller`, whose key was checked when it connected. */
+export function markLocal(request: Request, caller: KeyHolder): void {
+  localCallers.set(request, caller);
+}
+
+/** Returns who made a request inside the process; undefined for one that came over a connection. */
+export function localCallerOf(request: Request): KeyHolder | undefined {
+  return localCallers.get(request);
 }
 
 const HOW_TO_SEND =

@@ -13,16 +13,21 @@ export type HttpRequest<K extends OperationId, Ctx> = Operations[K]["request"] &
 /** The statuses, headers, bodies and events that the spec lists for the operation. */
 export type HttpResponse<K extends OperationId> = Operations[K]["response"];
 
-export type HttpHandler<K extends OperationId, Ctx> = (
+export type HttpHandler<K extends OperationId, Ctx, Rest extends readonly unknown[] = []> = (
   request: HttpRequest<K, Ctx>,
+  ...rest: Rest
 ) => HttpResponse<K> | Promise<HttpResponse<K>>;
 
-/** One handler for each operation of the spec. */
-export type HttpHandlers<Ctx> = { readonly [K in OperationId]: HttpHandler<K, Ctx> };
+/** One handler for each operation of the spec. `Rest`: what each gets beside the request. */
+export type HttpHandlers<Ctx, Rest extends readonly unknown[] = []> = {
+  readonly [K in OperationId]: HttpHandler<K, Ctx, Rest>;
+};
 
 /**
  * Returns `handlers` unchanged. A missing operation, or an answer that the spec does not list, is a compile error.
  */
-export function defineHttp<Ctx>(handlers: HttpHandlers<Ctx>): HttpHandlers<Ctx> {
+export function defineHttp<Ctx, Rest extends readonly unknown[] = []>(
+  handlers: HttpHandlers<Ctx, Rest>,
+): HttpHandlers<Ctx, Rest> {
   return handlers;
 }

@@ -114,7 +114,7 @@ function tooLate(runId: string): ServiceError {
 export async function getResponse(
   { path, query, ctx, signal }: HttpRequest<"getResponse", HttpContext>,
   deps: HttpDeps,
-  subscribers: RunSubscribers,
+  { subscribers }: { readonly subscribers: RunSubscribers },
 ): Promise<HttpResponse<"getResponse">> {
   const { store } = deps;
   const row = await findResponse(deps, path.response_id, ctx.identity.owner);

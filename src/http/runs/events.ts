@@ -20,7 +20,7 @@ import { showRun, type RunSubscribers } from "./read.ts";
 export async function streamRunEvents(
   { path, headers, query, ctx, signal }: HttpRequest<"streamRunEvents", HttpContext>,
   deps: HttpDeps,
-  subscribers: RunSubscribers,
+  { subscribers }: { readonly subscribers: RunSubscribers },
 ): Promise<HttpResponse<"streamRunEvents">> {
   const run = positionOf(await deps.agent.findRun(path.run_id, ctx.identity.owner));
   const after =

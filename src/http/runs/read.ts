@@ -19,7 +19,7 @@ import type { Store } from "../../store/store.ts";
 export async function getRun(
   { path, query, ctx, raw }: HttpRequest<"getRun", HttpContext>,
   deps: HttpDeps,
-  subscribers: RunSubscribers,
+  { subscribers }: { readonly subscribers: RunSubscribers },
 ): Promise<HttpResponse<"getRun">> {
   const owner = ctx.identity.owner;
   let row = await deps.agent.findRun(path.run_id, owner);

@@ -3,8 +3,7 @@ import { ServiceError } from "../../base/errors.ts";
 import { createId, sha256 } from "../../base/text.ts";
 import type { Change } from "../feed/change.ts";
 import type { ApiKeyRow } from "../schema/tables.ts";
-import type { Store } from "../store.ts";
-import { writeOrTry } from "../tx/dry-run.ts";
+import { type Store, writeOrTry } from "../store.ts";
 import { lockName, type Tx } from "../tx/tx.ts";
 import { toNano } from "./money.ts";
 

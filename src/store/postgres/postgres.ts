@@ -2,9 +2,9 @@
 import type { Kysely } from "kysely";
 import type { Change } from "../feed/change.ts";
 import type { Tables } from "../schema/tables.ts";
-import { type CountedTable, Counts } from "../tx/counts.ts";
-import { isUnavailable, toStoreError, unavailable } from "../tx/group.ts";
 import {
+  type CountedTable,
+  Counts,
   createKysely,
   type Driver,
   findStatement,
@@ -17,6 +17,7 @@ import {
   type Value,
   type WorkTx,
 } from "../tx/tx.ts";
+import { isUnavailable, toStoreError, unavailable } from "../tx/group.ts";
 import {
   type Answer,
   connect,

@@ -1,11 +1,9 @@
 /** Migrates a database to the current schema, one process at a time. Touches the machine. */
-import { sql } from "kysely";
-import type { Kysely } from "kysely";
+import { sql, type Kysely } from "kysely";
 import type { Migration, MigratorProps } from "kysely/migration";
 import { unavailable } from "../tx/group.ts";
 import { createStatements, type Dialect } from "./define.ts";
-import { BUSY_TIMEOUT_MS } from "../sqlite-connection.ts";
-import type { SqliteFile } from "../sqlite.ts";
+import { BUSY_TIMEOUT_MS, type SqliteFile } from "../sqlite.ts";
 import { tables, type Tables } from "./tables.ts";
 
 const LOCK_WAIT_MS = 60_000;

@@ -15,7 +15,6 @@ import {
 import type { Change } from "../feed/change.ts";
 import type { Dialect } from "../schema/define.ts";
 import { tables, type Tables } from "../schema/tables.ts";
-import { type CountedTable, Counts } from "./counts.ts";
 
 /**
  * One open transaction. Valid only inside its `work`; used later, it rejects. A failed statement fails the work, even
@@ -66,6 +65,9 @@ export interface Tx {
    */
   count<K extends CountedTable>(table: K, row: Tables[K]): void;
 }
+
+/** Tables whose columns outside of the key are counters. */
+export type CountedTable = "spending" | "usage_days";
 
 /** A value that both databases can store in a column. */
 export type Value = string | number | null;
@@ -369,6 +371,74 @@ function assertColumns(table: Table, list: readonly string[]): readonly string[]
   const unknown = list.find((column) => !hasColumn(table, column));
   if (unknown !== undefined) throw new TypeError(`Table ${table} has no column ${JSON.stringify(unknown)}.`);
   return list;
+}
+
+// What the units of work of one transaction add to counters: one statement for each row, however many works add to it.
+
+type Counted = Record<string, string | number>;
+
+interface CountedRow {
+  readonly table: CountedTable;
+  readonly row: Counted;
+}
+
+/** The counts of one transaction. */
+export class Counts {
+  readonly #rows = new Map<string, CountedRow>();
+
+  get isEmpty(): boolean {
+    return this.#rows.size === 0;
+  }
+
+  add<K extends CountedTable>(table: K, row: Tables[K]): void {
+    const added: Counted = row;
+    let name: string = table;
+    for (const column of tables[table].key) name += `\n${added[column]}`;
+    const known = this.#rows.get(name);
+    if (!known) return void this.#rows.set(name, { table, row: { ...added } });
+    for (const column of textsOf(table).counters) {
+      known.row[column] = Number(known.row[column]) + Number(added[column]);
+    }
+  }
+
+  /** Writes the rows in the order of their keys, so that two processes never wait for each other. */
+  async write(tx: Pick<RawTx, "run">): Promise<void> {
+    const names = [...this.#rows.keys()].sort();
+    for (const name of names) {
+      const { table, row } = this.#rows.get(name) as CountedRow;
+      const { sql, columns } = textsOf(table);
+      await tx.run(
+        sql,
+        columns.map((column) => row[column] ?? null),
+      );
+    }
+  }
+}
+
+interface CountTexts {
+  readonly sql: string;
+  readonly columns: readonly string[];
+  readonly counters: readonly string[];
+}
+
+const countTexts = new Map<CountedTable, CountTexts>();
+
+function textsOf(table: CountedTable): CountTexts {
+  let known = countTexts.get(table);
+  if (!known) countTexts.set(table, (known = buildCount(table)));
+  return known;
+}
+
+function buildCount(table: CountedTable): CountTexts {
+  const { columns: kinds, key } = tables[table];
+  const columns = Object.keys(kinds);
+  const counters = columns.filter((column) => !(key as readonly string[]).includes(column));
+  const sets = counters.map((column) => `${column} = ${table}.${column} + excluded.${column}`);
+  const values = columns.map(() => "?").join(", ");
+  const sql =
+    `insert into ${table} (${columns.join(", ")}) values (${values}) ` +
+    `on conflict (${key.join(", ")}) do update set ${sets.join(", ")}`;
+  return { sql, columns, counters };
 }
 
 // Kysely over a driver

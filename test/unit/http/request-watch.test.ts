@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { operations, type OperationId } from "../../../generated/http/server.gen.ts";
 import { FakeClock } from "../../harness/fake-clock.ts";
 import { ServiceError } from "../../../src/base/errors.ts";
-import { RequestWatch, type WatchDeps } from "../../../src/http/edge/watch.ts";
+import { RequestWatch, type WatchDeps } from "../../../src/http/edge/serve.ts";
 import { KeepingTracer } from "../../harness/tracer.ts";
 
 const parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";

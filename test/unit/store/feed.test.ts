@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { Counts } from "../../../src/store/tx/counts.ts";
+import { Counts } from "../../../src/store/tx/tx.ts";
 import { GroupCommitter } from "../../../src/store/tx/group.ts";
 import type { Change } from "../../../src/store/feed/change.ts";
 import type { ChangeRow, Feed, FeedPosition } from "../../../src/store/feed/feed.ts";

@@ -70,7 +70,7 @@ function settle(rows: readonly QuestionRow[], { agent }: HttpDeps): Promise<bool
 export async function getQuestion(
   { path, query, ctx, raw }: HttpRequest<"getQuestion", HttpContext>,
   deps: HttpDeps,
-  subscribers: RunSubscribers,
+  { subscribers }: { readonly subscribers: RunSubscribers },
 ): Promise<HttpResponse<"getQuestion">> {
   let row = await findQuestion(path.question_id, ctx, deps);
   if (await settle([row], deps)) row = await findQuestion(row.id, ctx, deps);

@@ -5,7 +5,7 @@ import { nameOfId } from "../../../agent/session/session.ts";
 import { branchSession } from "../../../agent/session/sessions.ts";
 import { redact } from "../../../base/observe.ts";
 import type { SessionRow } from "../../../store/schema/tables.ts";
-import { writeOrTry } from "../../../store/tx/dry-run.ts";
+import { writeOrTry } from "../../../store/store.ts";
 import type { HttpContext, HttpDeps } from "../../deps.ts";
 import type { HttpRequest, HttpResponse } from "../../edge/contract.ts";
 import { findRepeated, idempotencyOf, serialize, withClaim } from "../../prompt/submission.ts";
