@@ -5,11 +5,11 @@ import {
   type GatewayClient,
   type GatewayTransport,
 } from "../client/gateway.ts";
-import { Chat } from "./chat.ts";
-import { createStore, type WritableStore } from "./state/state.ts";
-import type { ChatMachine } from "./machine.ts";
+import { Chat } from "../client/conversation/chat.ts";
+import { createStore, type WritableStore } from "../client/conversation/state.ts";
+import type { ChatMachine } from "../client/conversation/actions.ts";
 import type { RenderChat } from "./screen.ts";
-import type { SessionTarget } from "./current-session.ts";
+import type { SessionTarget } from "../client/conversation/current-session.ts";
 
 export interface ChatProgram {
   readonly transport: GatewayTransport;

@@ -1,7 +1,7 @@
 /** `agentd chat --json`: one prompt for a script. Each event of the gateway is a line of JSON. */
 import type { GatewayErrorEvent, GatewayEvent } from "../client/gateway.ts";
-import { cleanLine } from "./clean-text.ts";
-import { describeFailure, reasonOf } from "./gateway.ts";
+import { cleanLine } from "../client/conversation/clean-text.ts";
+import { describeFailure, reasonOf } from "../client/conversation/gateway.ts";
 import type { ChatProgram } from "./run-chat.ts";
 import { refuseQuestions, runTurn, type Turn, type TurnEnd } from "./run-turn.ts";
 

@@ -1,6 +1,6 @@
 /** `agentd chat` without a terminal: one prompt, the answer on standard output, progress on standard error. */
 import type { GatewayEvent } from "../client/gateway.ts";
-import { cleanLine, cleanText } from "./clean-text.ts";
+import { cleanLine, cleanText } from "../client/conversation/clean-text.ts";
 import type { ChatProgram } from "./run-chat.ts";
 import { refuseQuestions, runTurn, type TurnEnd } from "./run-turn.ts";
 

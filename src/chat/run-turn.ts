@@ -5,13 +5,13 @@ import {
   type GatewayClientEvent,
   type GatewayEvent,
 } from "../client/gateway.ts";
-import { cleanLine } from "./clean-text.ts";
-import { reduceEvent } from "./state/reduce.ts";
-import { isNotice, refusalOf, respond } from "./gateway.ts";
-import { createStore, type Question, type WritableStore } from "./state/state.ts";
+import { cleanLine } from "../client/conversation/clean-text.ts";
+import { reduceEvent } from "../client/conversation/reduce.ts";
+import { isNotice, refusalOf, respond } from "../client/conversation/gateway.ts";
+import { createStore, type Question, type WritableStore } from "../client/conversation/state.ts";
 import type { ChatProgram } from "./run-chat.ts";
-import { CurrentSession } from "./current-session.ts";
-import { removeQuestion } from "./state/reduce-questions.ts";
+import { CurrentSession } from "../client/conversation/current-session.ts";
+import { removeQuestion } from "../client/conversation/reduce-questions.ts";
 
 interface TurnProgram extends ChatProgram {
   readonly prompt: string;

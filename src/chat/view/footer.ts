@@ -1,5 +1,5 @@
 /** The footer: activity, the question, the picker or the composer, and the status lines. */
-import type { ChatState, Question, StatusInfo } from "../state/state.ts";
+import type { ChatState, Question, StatusInfo } from "../../client/conversation/state.ts";
 import { approvalDialog, clarifyDialog, type DialogLines, hiddenDialog } from "./dialog/dialog.ts";
 import { composerLines } from "./composer/lines.ts";
 import {

@@ -7,8 +7,8 @@ import type {
   UserItem,
   Todo,
   ToolItem,
-} from "../state/state.ts";
-import { MAX_OUTPUT_LINES } from "../state/viewer.ts";
+} from "../../client/conversation/state.ts";
+import { MAX_OUTPUT_LINES } from "../../client/conversation/viewer.ts";
 import { hanging, span, wrap, wrapText, type Line, type Span, toOneLine, type Role } from "./text/line.ts";
 import { markdownLines, type MarkdownState } from "./text/markdown.ts";
 import { durationText, moreLinesText } from "./text/quantity.ts";

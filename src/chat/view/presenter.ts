@@ -1,6 +1,6 @@
 /** Builds frames from the chat's state and the input, at most thirty a second. */
-import type { ChatActions } from "../screen.ts";
-import type { ChatState, ChatStore, Question } from "../state/state.ts";
+import type { ChatActions } from "../../client/conversation/actions.ts";
+import type { ChatState, ChatStore, Question } from "../../client/conversation/state.ts";
 import { commandLines } from "./dialog/dialog.ts";
 import { composerWidth } from "./composer/lines.ts";
 import { footerLines, middleRows, SPINNER_MS } from "./footer.ts";

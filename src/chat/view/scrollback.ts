@@ -3,7 +3,7 @@
  * are printed. The lines of a streaming answer that no longer fit are printed while it grows, so that every frame costs
  * the same.
  */
-import type { AssistantItem, ChatState, TranscriptItem } from "../state/state.ts";
+import type { AssistantItem, ChatState, TranscriptItem } from "../../client/conversation/state.ts";
 import { answerLines, endLines, isTight, itemLines } from "./item.ts";
 import { BLANK, cutLine, span, wrap, type Line, toOneLine } from "./text/line.ts";
 import { beforeTable } from "./text/table.ts";

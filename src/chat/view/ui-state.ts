@@ -1,6 +1,6 @@
 /** The local state of the screen: the draft, selections, and answers being typed. */
-import type { ChatActions } from "../screen.ts";
-import type { ChatState, Picker, Question } from "../state/state.ts";
+import type { ChatActions } from "../../client/conversation/actions.ts";
+import type { ChatState, Picker, Question } from "../../client/conversation/state.ts";
 import { EMPTY_DRAFT, type Draft } from "./composer/draft.ts";
 
 export interface Ui {

@@ -1,5 +1,5 @@
 /** Routes keys and state changes to the parts of the screen. */
-import type { ChatState } from "../state/state.ts";
+import type { ChatState } from "../../client/conversation/state.ts";
 import { pasteComposer, pressComposer } from "./composer/keys.ts";
 import { draftOf, EMPTY_DRAFT } from "./composer/draft.ts";
 import type { Press } from "./keys.ts";

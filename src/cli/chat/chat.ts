@@ -3,7 +3,7 @@ import packageFile from "../../../package.json" with { type: "json" };
 import process from "node:process";
 import { defineCommand } from "citty";
 import type { ChatProgram } from "../../chat/run-chat.ts";
-import type { SessionTarget } from "../../chat/current-session.ts";
+import type { SessionTarget } from "../../client/conversation/current-session.ts";
 import { UsageError } from "../kit/arguments.ts";
 import { currentContext } from "../kit/context.ts";
 import { print, printData, warn } from "../kit/output.ts";
@@ -171,7 +171,7 @@ async function atTerminal(
     render: async () => (await import("../../chat/view/render-chat.ts")).renderChat,
   });
   if (sessionId === undefined) return;
-  const { cleanLine } = await import("../../chat/clean-text.ts");
+  const { cleanLine } = await import("../../client/conversation/clean-text.ts");
   print(`To continue: ${programName()} chat --resume ${cleanLine(sessionId)}`);
 }
 
@@ -186,7 +186,7 @@ async function throughPipes(program: ChatProgram, prompt: string): Promise<void>
   const signal = untilEnded();
   const [{ runPlain }, { cleanText }] = await Promise.all([
     import("../../chat/run-plain.ts"),
-    import("../../chat/clean-text.ts"),
+    import("../../client/conversation/clean-text.ts"),
   ]);
   const end = await runPlain({
     ...program,
@@ -258,8 +258,8 @@ interface ReportOptions {
 /** Prints the log of the child gateway and the error; to scripts also as an event. */
 async function report(error: unknown, { notes, isJson }: ReportOptions): Promise<void> {
   const [{ describeFailure }, { cleanText }] = await Promise.all([
-    import("../../chat/gateway.ts"),
-    import("../../chat/clean-text.ts"),
+    import("../../client/conversation/gateway.ts"),
+    import("../../client/conversation/clean-text.ts"),
   ]);
   const message = describeFailure(error);
   const last = notes.findLast((line) => line.trim() !== "");

@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import process from "node:process";
 import { redact } from "../../base/observe.ts";
-import type { ChatMachine } from "../../chat/machine.ts";
+import type { ChatMachine } from "../../client/conversation/actions.ts";
 import { loadConfig } from "../../config/config.ts";
 import { readPrivateFile, withFileLock, writePrivateFile } from "../../config/home.ts";
 import { hideSecrets } from "../../config/secret-values.ts";

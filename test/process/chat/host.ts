@@ -1,7 +1,7 @@
 /** The screen alone in a terminal: states come in as lines of JSON from a file that grows, calls go out into another. */
 import { appendFileSync, readFileSync, watchFile } from "node:fs";
-import type { ChatActions } from "../../../src/chat/screen.ts";
-import type { ChatState } from "../../../src/chat/state/state.ts";
+import type { ChatActions } from "../../../src/client/conversation/actions.ts";
+import type { ChatState } from "../../../src/client/conversation/state.ts";
 import { renderChat } from "../../../src/chat/view/render-chat.ts";
 
 const [states = "", calls = ""] = process.argv.slice(2);

@@ -4,7 +4,7 @@ import { appendFileSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test, type TestContext } from "node:test";
-import type { ChatState, Question } from "../../../src/chat/state/state.ts";
+import type { ChatState, Question } from "../../../src/client/conversation/state.ts";
 import { pressUntil } from "../../harness/chat-terminal.ts";
 import { scriptCommand } from "../../harness/program.ts";
 import { startTerminal, terminalIsMissing, type Terminal } from "../../harness/terminal.ts";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { ChatState, Question } from "../../../src/chat/state/state.ts";
+import type { ChatState, Question } from "../../../src/client/conversation/state.ts";
 import { testScreen } from "./screen.ts";
 import { IDLE, TURN } from "./states.ts";
 

@@ -2,8 +2,8 @@
 import { PassThrough } from "node:stream";
 import { render } from "ink";
 import { createElement as h } from "react";
-import type { ChatActions } from "../../../src/chat/screen.ts";
-import type { ChatState } from "../../../src/chat/state/state.ts";
+import type { ChatActions } from "../../../src/client/conversation/actions.ts";
+import type { ChatState } from "../../../src/client/conversation/state.ts";
 import { App } from "../../../src/chat/view/app.ts";
 import type { KeyName } from "../../../src/chat/view/keys.ts";
 import type { Line } from "../../../src/chat/view/text/line.ts";

@@ -3,7 +3,7 @@ import { createRequire } from "node:module";
 import { test } from "node:test";
 import { pathToFileURL } from "node:url";
 import { stripVTControlCharacters } from "node:util";
-import type { ChatState, Question } from "../../../src/chat/state/state.ts";
+import type { ChatState, Question } from "../../../src/client/conversation/state.ts";
 import { widthOf } from "../../../src/chat/view/text/line.ts";
 import { testScreen } from "./screen.ts";
 import { IDLE, NOW_MS, TALK, TOOL, TURN } from "./states.ts";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { AssistantItem, ChatState } from "../../../src/chat/state/state.ts";
+import type { AssistantItem, ChatState } from "../../../src/client/conversation/state.ts";
 import { textOf } from "../../../src/chat/view/text/line.ts";
 import { testScreen, type TestScreen } from "./screen.ts";
 import { IDLE, TURN } from "./states.ts";

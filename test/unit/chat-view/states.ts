@@ -1,5 +1,5 @@
 /** States of a chat, for the screen. */
-import type { ChatState, ToolItem, TurnState } from "../../../src/chat/state/state.ts";
+import type { ChatState, ToolItem, TurnState } from "../../../src/client/conversation/state.ts";
 
 export const NOW_MS = 1_700_000_000_000;
 

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { agentsPage, KEYS_PAGE, openViewer, outputPages } from "../../../src/chat/state/viewer.ts";
-import type { ChatState, ToolItem } from "../../../src/chat/state/state.ts";
+import { agentsPage, KEYS_PAGE, openViewer, outputPages } from "../../../src/client/conversation/viewer.ts";
+import type { ChatState, ToolItem } from "../../../src/client/conversation/state.ts";
 import { testScreen } from "./screen.ts";
 import { DIFF, IDLE, TOOL, TURN } from "./states.ts";
 

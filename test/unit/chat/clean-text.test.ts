@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { cleanHead, cleanLine, cleanTail, cleanText } from "../../../src/chat/clean-text.ts";
+import { cleanHead, cleanLine, cleanTail, cleanText } from "../../../src/client/conversation/clean-text.ts";
 
 test("plain text, line breaks, tabs, other scripts and emoji stay as they are", () => {
   const text = "a\tb\nc ünïcödé 漢字 עברית 👩‍👩‍👧 e\u0301";

@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { GatewayEvent } from "../../../src/client/gateway.ts";
-import type { GatewayCall } from "../../../src/chat/gateway.ts";
-import { createStore } from "../../../src/chat/state/state.ts";
-import { CurrentSession } from "../../../src/chat/current-session.ts";
+import type { GatewayCall } from "../../../src/client/conversation/gateway.ts";
+import { createStore } from "../../../src/client/conversation/state.ts";
+import { CurrentSession } from "../../../src/client/conversation/current-session.ts";
 import { shown } from "./session.ts";
 
 const INFO = {

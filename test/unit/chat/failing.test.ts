@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { Chat } from "../../../src/chat/chat.ts";
-import { createStore, INITIAL_STATE, type ChatState } from "../../../src/chat/state/state.ts";
+import { Chat } from "../../../src/client/conversation/chat.ts";
+import { createStore, INITIAL_STATE, type ChatState } from "../../../src/client/conversation/state.ts";
 
 const SHOWN: ChatState = {
   ...INITIAL_STATE,

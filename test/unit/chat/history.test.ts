@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test, type TestContext } from "node:test";
 import { forgetSecrets } from "../../../src/base/observe.ts";
-import type { ChatMachine } from "../../../src/chat/machine.ts";
+import type { ChatMachine } from "../../../src/client/conversation/actions.ts";
 import { createChatMachine } from "../../../src/cli/chat/machine.ts";
 import { startTestService } from "../../harness/service.ts";
 import { socketOf, startChat } from "./session.ts";

@@ -1,8 +1,12 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { GatewayEvent, GatewayEventType, GatewayPayload } from "../../../generated/gateway/host.gen.ts";
-import { reduceEvent } from "../../../src/chat/state/reduce.ts";
-import { INITIAL_STATE, type ChatState, type TranscriptItem } from "../../../src/chat/state/state.ts";
+import { reduceEvent } from "../../../src/client/conversation/reduce.ts";
+import {
+  INITIAL_STATE,
+  type ChatState,
+  type TranscriptItem,
+} from "../../../src/client/conversation/state.ts";
 import { commandLines } from "../../../src/chat/view/dialog/dialog.ts";
 
 const ID = "20260101_000000_abcdef";

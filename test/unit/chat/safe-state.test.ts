@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { Chat } from "../../../src/chat/chat.ts";
-import { reduceEvent, showSession } from "../../../src/chat/state/reduce.ts";
-import type { GatewayCall } from "../../../src/chat/gateway.ts";
-import { createStore, INITIAL_STATE, type ChatState } from "../../../src/chat/state/state.ts";
+import { Chat } from "../../../src/client/conversation/chat.ts";
+import { reduceEvent, showSession } from "../../../src/client/conversation/reduce.ts";
+import type { GatewayCall } from "../../../src/client/conversation/gateway.ts";
+import { createStore, INITIAL_STATE, type ChatState } from "../../../src/client/conversation/state.ts";
 import type { GatewayEvent } from "../../../src/client/gateway.ts";
 
 /** Clears the screen, sets the title, writes to the clipboard. */

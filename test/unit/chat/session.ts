@@ -1,14 +1,14 @@
 /** A chat without a screen, at a real gateway: what a person would do is called, what they would see is read. */
 import { connectGateway, webSocketTransport, type GatewayTransport } from "../../../src/client/gateway.ts";
-import { Chat } from "../../../src/chat/chat.ts";
+import { Chat } from "../../../src/client/conversation/chat.ts";
 import {
   createStore,
   type ChatState,
   type Question,
   type TranscriptItem,
-} from "../../../src/chat/state/state.ts";
-import type { ChatMachine } from "../../../src/chat/machine.ts";
-import type { SessionTarget } from "../../../src/chat/current-session.ts";
+} from "../../../src/client/conversation/state.ts";
+import type { ChatMachine } from "../../../src/client/conversation/actions.ts";
+import type { SessionTarget } from "../../../src/client/conversation/current-session.ts";
 import { KEY } from "../../harness/service.ts";
 
 export interface TestChat extends AsyncDisposable {

@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Script } from "../../../src/agent/model.ts";
-import { answersOf, nextPart, putQuestion } from "../../../src/chat/state/reduce-questions.ts";
-import { reduceEvent } from "../../../src/chat/state/reduce.ts";
-import { INITIAL_STATE } from "../../../src/chat/state/state.ts";
+import { answersOf, nextPart, putQuestion } from "../../../src/client/conversation/reduce-questions.ts";
+import { reduceEvent } from "../../../src/client/conversation/reduce.ts";
+import { INITIAL_STATE } from "../../../src/client/conversation/state.ts";
 import type { GatewayEvent } from "../../../src/client/gateway.ts";
 import { testTool } from "../../harness/agent.ts";
 import { startTestService } from "../../harness/service.ts";

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { GatewayError } from "../../../src/client/gateway.ts";
-import type { GatewayCall } from "../../../src/chat/gateway.ts";
-import { parseSlash, runSlash, welcomeText } from "../../../src/chat/slash.ts";
+import type { GatewayCall } from "../../../src/client/conversation/gateway.ts";
+import { parseSlash, runSlash, welcomeText } from "../../../src/client/conversation/slash.ts";
 
 /** A gateway that answers each command, and remembers how it was asked. */
 function gateway(answers: Readonly<Record<string, unknown>>): {

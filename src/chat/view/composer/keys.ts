@@ -1,7 +1,7 @@
 /** Keys of the composer. */
-import type { SubmitMode } from "../../screen.ts";
-import type { ChatState, Completion } from "../../state/state.ts";
-import { looksLikeImagePath } from "../../attachments.ts";
+import type { SubmitMode } from "../../../client/conversation/actions.ts";
+import type { ChatState, Completion } from "../../../client/conversation/state.ts";
+import { looksLikeImagePath } from "../../../client/conversation/attachments.ts";
 import { collapsePaste, labelBefore, expandPastes } from "./paste.ts";
 import { draftOf, editDraft, insert, moveRow, type Draft } from "./draft.ts";
 import { toPlainInput, type KeyName, type Press } from "../keys.ts";

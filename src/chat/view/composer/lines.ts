@@ -1,5 +1,5 @@
 /** Renders the composer: the draft, and its completions. */
-import type { ChatState, Completion } from "../../state/state.ts";
+import type { ChatState, Completion } from "../../../client/conversation/state.ts";
 import type { DialogLines } from "../dialog/dialog.ts";
 import { openCompletions } from "./keys.ts";
 import { layoutDraft } from "./draft.ts";

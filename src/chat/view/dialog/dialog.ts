@@ -7,7 +7,7 @@ import type {
   ClarifyQuestion,
   SecretQuestion,
   SudoQuestion,
-} from "../../state/state.ts";
+} from "../../../client/conversation/state.ts";
 import { diffLines } from "../text/diff.ts";
 import type { DialogUi } from "../ui-state.ts";
 import { layoutDraft } from "../composer/draft.ts";

@@ -1,5 +1,10 @@
 /** The picker of sessions or models: its rows and its keys. */
-import type { HistoryPickerRow, ModelPickerRow, Picker, SessionPickerRow } from "../../state/state.ts";
+import type {
+  HistoryPickerRow,
+  ModelPickerRow,
+  Picker,
+  SessionPickerRow,
+} from "../../../client/conversation/state.ts";
 import { BLANK, cutLine, span, wrap, type Line, type Span, toOneLine } from "../text/line.ts";
 import { agoText } from "../text/quantity.ts";
 import type { PickerUi, InputContext, Ui } from "../ui-state.ts";

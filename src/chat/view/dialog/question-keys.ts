@@ -1,5 +1,10 @@
 /** Keys of the dialogs of questions. */
-import type { ApprovalChoice, ApprovalQuestion, ClarifyQuestion, Question } from "../../state/state.ts";
+import type {
+  ApprovalChoice,
+  ApprovalQuestion,
+  ClarifyQuestion,
+  Question,
+} from "../../../client/conversation/state.ts";
 import { pasteComposer, typeAhead } from "../composer/keys.ts";
 import { editDraft, insert } from "../composer/draft.ts";
 import { toPlainInput, type Press } from "../keys.ts";

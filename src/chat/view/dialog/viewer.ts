@@ -1,5 +1,5 @@
 /** The viewer: pages of long text that scroll in the live part of the screen. */
-import type { Viewer, ViewerPage } from "../../state/state.ts";
+import type { Viewer, ViewerPage } from "../../../client/conversation/state.ts";
 import { diffLines } from "../text/diff.ts";
 import { BLANK, cutLine, span, toOneLine, wrapText, type Line } from "../text/line.ts";
 import type { KeyName, Press } from "../keys.ts";

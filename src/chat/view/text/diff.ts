@@ -1,5 +1,5 @@
 /** Renders a unified diff as lines. The signs stay, so that it is readable without colours. */
-import { MAX_DIFF_LINES } from "../../state/viewer.ts";
+import { MAX_DIFF_LINES } from "../../../client/conversation/viewer.ts";
 import { moreLinesText } from "./quantity.ts";
 import { span, wrap, type Line, type Role } from "./line.ts";
 

@@ -1,5 +1,5 @@
 /** Reduces the events of the gateway to the state of the screen. Pure. */
-import { cleanHead, cleanLine, cleanText } from "../clean-text.ts";
+import { cleanHead, cleanLine, cleanText } from "./clean-text.ts";
 import {
   addReasoning,
   addText,
@@ -14,14 +14,8 @@ import {
   writeTool,
 } from "./reduce-turn.ts";
 import { addQuestion, cancelQuestion } from "./reduce-questions.ts";
-import type {
-  GatewayEvent,
-  SessionInfo,
-  LiveSession,
-  OpenRequest,
-  TranscriptMessage,
-} from "../../client/gateway.ts";
-import type { GatewayPayload } from "../gateway.ts";
+import type { GatewayEvent, SessionInfo, LiveSession, OpenRequest, TranscriptMessage } from "../gateway.ts";
+import type { GatewayPayload } from "./gateway.ts";
 import { closeAll, notice, append, restart } from "./items.ts";
 import type { ChatState, Notification, TranscriptItem } from "./state.ts";
 

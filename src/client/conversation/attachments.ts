@@ -1,8 +1,8 @@
 /** Images and dropped files for the next prompt. The gateway keeps them; the state only names them. */
 import { cleanLine } from "./clean-text.ts";
 import { reasonOf, type GatewayCall } from "./gateway.ts";
-import { fillComposer, notice } from "./state/items.ts";
-import type { WritableStore } from "./state/state.ts";
+import { fillComposer, notice } from "./items.ts";
+import type { WritableStore } from "./state.ts";
 
 interface AttachmentsOptions {
   readonly call: GatewayCall;

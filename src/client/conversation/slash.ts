@@ -2,7 +2,7 @@
 import { reasonOf, type GatewayCall } from "./gateway.ts";
 import { cleanLine } from "./clean-text.ts";
 import { listModels } from "./pickers.ts";
-import type { Completion } from "./state/state.ts";
+import type { Completion } from "./state.ts";
 
 /** Commands of the chat itself. */
 const LOCAL_COMMANDS: readonly { readonly name: string; readonly description: string }[] = [

@@ -1,9 +1,9 @@
 /** Reduces the events of a turn (text, reasoning, tools, sub-agents) to transcript items. Pure. */
-import { cleanHead, cleanLine, cleanText, cleanTail } from "../clean-text.ts";
+import { cleanHead, cleanLine, cleanText, cleanTail } from "./clean-text.ts";
 import { append, closeAll, closeText, notice, replaceAt, isTerminal } from "./items.ts";
 import type { AssistantItem, ChatState, SubagentItem, ToolItem, TranscriptItem } from "./state.ts";
-import type { GatewayPayload } from "../gateway.ts";
-import type { SubagentReport } from "../../client/gateway.ts";
+import type { GatewayPayload } from "./gateway.ts";
+import type { SubagentReport } from "../gateway.ts";
 
 /** Longer text is truncated on the screen; the session has all of it. */
 const MAX_TEXT = 200_000;

@@ -1,8 +1,8 @@
 /** The session of the chat. Switches sessions without losing an event. */
-import { reduceEvent, showSession, type OpenedSession } from "./state/reduce.ts";
+import { reduceEvent, showSession, type OpenedSession } from "./reduce.ts";
 import { reasonOf, type GatewayCall } from "./gateway.ts";
-import type { GatewayEvent } from "../client/gateway.ts";
-import type { WritableStore } from "./state/state.ts";
+import type { GatewayEvent } from "../gateway.ts";
+import type { WritableStore } from "./state.ts";
 
 /** Most events that are buffered while a session opens. */
 const MAX_BUFFERED = 10_000;

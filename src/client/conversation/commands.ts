@@ -1,10 +1,10 @@
 /** Commands that the chat carries out itself: `!command`, `/copy`, `/export` and the next permission mode. */
 import { cleanHead, cleanLine } from "./clean-text.ts";
 import { reasonOf, type GatewayCall } from "./gateway.ts";
-import type { ChatMachine } from "./machine.ts";
-import { append } from "./state/items.ts";
-import type { ChatState, TranscriptItem } from "./state/state.ts";
-import type { TranscriptMessage } from "../client/gateway.ts";
+import type { ChatMachine } from "./actions.ts";
+import { append } from "./items.ts";
+import type { ChatState, TranscriptItem } from "./state.ts";
+import type { TranscriptMessage } from "../gateway.ts";
 
 interface SessionCall {
   readonly call: GatewayCall;

@@ -1,6 +1,6 @@
 /** Questions of the agent. Pure. */
-import { cleanHead, cleanLine } from "../clean-text.ts";
-import type { GatewayPayload } from "../gateway.ts";
+import { cleanHead, cleanLine } from "./clean-text.ts";
+import type { GatewayPayload } from "./gateway.ts";
 import { notice } from "./items.ts";
 import type { ApprovalChoice, ChatState, ClarifyBatch, ClarifyQuestion, Question } from "./state.ts";
 

@@ -7,10 +7,10 @@ import {
   type GatewayEventType,
   type GatewayClientEvent,
   type GatewayNotice,
-} from "../client/gateway.ts";
+} from "../gateway.ts";
 import { cleanLine } from "./clean-text.ts";
-import type { ChatState, ConnectionState, Question } from "./state/state.ts";
-import type { QuestionAnswer } from "./screen.ts";
+import type { ChatState, ConnectionState, Question } from "./state.ts";
+import type { QuestionAnswer } from "./actions.ts";
 
 export type GatewayCall = GatewayClient["call"];
 

@@ -10,18 +10,18 @@ import {
   isNotice,
   withConnection,
 } from "./gateway.ts";
-import type { GatewayClientEvent, GatewayNotice } from "../client/gateway.ts";
-import type { WritableStore, ChatState, Picker, Question } from "./state/state.ts";
-import { append, fillComposer, notice, restart } from "./state/items.ts";
+import type { GatewayClientEvent, GatewayNotice } from "../gateway.ts";
+import type { WritableStore, ChatState, Picker, Question } from "./state.ts";
+import { append, fillComposer, notice, restart } from "./items.ts";
 import { listModels, listSessions } from "./pickers.ts";
-import type { ChatActions, QuestionAnswer, SubmitMode } from "./screen.ts";
-import { joinHistory } from "./state/reduce.ts";
+import type { ChatActions, QuestionAnswer, SubmitMode } from "./actions.ts";
+import { joinHistory } from "./reduce.ts";
 import { copyAnswer, exportSession, nextMode, runShell } from "./commands.ts";
-import { agentsPage, closeViewer, KEYS_PAGE, openViewer, outputPages } from "./state/viewer.ts";
-import type { ChatMachine } from "./machine.ts";
+import { agentsPage, closeViewer, KEYS_PAGE, openViewer, outputPages } from "./viewer.ts";
+import type { ChatMachine } from "./actions.ts";
 import { Attachments } from "./attachments.ts";
 import { CurrentSession, type SessionTarget } from "./current-session.ts";
-import { answersOf, nextPart, putQuestion, requestIdOf, removeQuestion } from "./state/reduce-questions.ts";
+import { answersOf, nextPart, putQuestion, requestIdOf, removeQuestion } from "./reduce-questions.ts";
 
 /** Time in which a second Ctrl-C leaves the chat. */
 const LEAVE_WITHIN_MS = 3_000;

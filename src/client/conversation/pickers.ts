@@ -1,7 +1,7 @@
 /** The rows of the session and model pickers. */
 import { cleanLine } from "./clean-text.ts";
 import type { GatewayCall } from "./gateway.ts";
-import type { ModelPickerRow, SessionPickerRow } from "./state/state.ts";
+import type { ModelPickerRow, SessionPickerRow } from "./state.ts";
 
 const MAX_SESSIONS = 100;
 const MAX_MODELS = 2_000;
