@@ -5,9 +5,16 @@ export { startFromHome as createService, type StartOptions, type StartedService 
 export type { Service } from "./app/service.ts";
 
 // Extend
-export type { Engine, EngineEvent, EngineTurn, ModelRef, TurnEnd, TurnPorts, Usage } from "./agent/engine.ts";
-export { createScriptedEngine, type Script, type ScriptState, type ScriptStep } from "./agent/model.ts";
-export { defineTool, ToolError, type Tool, type ToolContext, type ToolIntent } from "./agent/engine.ts";
+export type { Engine, EngineEvent, EngineTurn, TurnEnd, TurnPorts } from "./agent/engine.ts";
+export type { ModelRef } from "./agent/model.ts";
+export type { Usage } from "./agent/usage/usage.ts";
+export {
+  createScriptedEngine,
+  type Script,
+  type ScriptState,
+  type ScriptStep,
+} from "./agent/engines/scripted.ts";
+export { defineTool, ToolError, type Tool, type ToolContext, type ToolIntent } from "./agent/tool/tool.ts";
 
 // Use
 export type { Agent, SessionStatus } from "./agent/agent.ts";

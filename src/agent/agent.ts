@@ -7,7 +7,7 @@ import { contextUse, resetContext, type ContextUse } from "./session/transcript.
 import { endRuns } from "./run/control.ts";
 import { leasedSessions } from "./session/queries.ts";
 import { LiveSessions, type SessionMode, settingsOf } from "./session/session.ts";
-import { formatModel } from "./engine.ts";
+import { formatModel } from "./model.ts";
 import type { AgentDeps } from "./deps.ts";
 import { Recovery } from "./recovery/recovery.ts";
 import { Sessions } from "./session/sessions.ts";
@@ -60,11 +60,8 @@ export class Agent {
   constructor(deps: AgentDeps, options: { readonly maxLiveSessions: number }) {
     this.deps = deps;
     this.sessions = new Sessions(deps.store, (rows) => this.#recovery.settle(rows));
-    this.titles = new Titles(deps, this.sessions, { isInUse: (provider) => this.runs.isUsing(provider) });
-    this.runs = new RunScheduler(deps, {
-      onStart: (run) => this.titles.giveWay(run),
-      onEnd: (run, prompt) => this.titles.consider(run, prompt),
-    });
+    this.runs = new RunScheduler(deps, { onEnd: (run, prompt) => this.titles.consider(run, prompt) });
+    this.titles = new Titles(deps, this.sessions, this.runs);
     this.live = new LiveSessions({ clock: deps.clock, max: options.maxLiveSessions });
     this.#recovery = new Recovery(deps, this.runs);
   }

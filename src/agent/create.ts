@@ -20,10 +20,10 @@ import { joinTriggers, type LimitedKey, type RunTrigger } from "./run/run.ts";
 import { AttachedClients, VariableShares, type VariableSource } from "./session/session.ts";
 import { createBriefing, type Skills } from "./skills/skills.ts";
 import { SpawnTrees } from "./subagent/spawn-tree.ts";
-import type { Tool } from "./engine.ts";
+import type { Tool } from "./tool/tool.ts";
 import { createTools, type ToolOptions } from "./tools/catalog.ts";
 import { Processes } from "./tools/process/processes.ts";
-import { Prices } from "./usage/prices.ts";
+import { Prices } from "./model.ts";
 import { KeyLimits } from "./usage/budgets.ts";
 
 /** What the configuration and the modules above the agent give it. */

@@ -1,28 +1,43 @@
-/** The models: their catalog, the built-in demo model, and the engine that runs a turn on its model. */
-import {
-  type OutputFormat,
-  type ModelRef,
-  formatModel,
-  zeroUsage,
-  type Engine,
-  type EngineTurn,
-  type StopReason,
-  type TurnEnd,
-  type Usage,
-  type AssistantPart,
-  type Message,
-  type ToolMessage,
-  type ToolSpec,
-  type ListedProvider,
-  DEMO_MODEL,
-} from "./engine.ts";
-import type { Clock } from "../base/time.ts";
+/** The models: their names, their catalog and their prices. */
+import type { calcPrice } from "@pydantic/genai-prices";
 import { ServiceError } from "../base/errors.ts";
-import { createId } from "../base/text.ts";
-import { runTurn, type Step, type StepContext, type TurnModel } from "./engines/turn.ts";
-import type { Log } from "../base/observe.ts";
-import { headOf } from "../base/text.ts";
-import type { ProviderConfig } from "./engines/providers.ts";
+import type { Clock } from "../base/time.ts";
+import { NANO, type Usage } from "./usage/usage.ts";
+
+/** `id` is the provider's own model name. */
+export interface ModelRef {
+  readonly provider: string;
+  readonly id: string;
+}
+
+/** Returns `provider:model`, the form in which models are stored and shown. */
+export function formatModel(ref: ModelRef): string {
+  return `${ref.provider}:${ref.id}`;
+}
+
+/** Parses a stored `provider:model`. */
+export function parseModel(name: string): ModelRef {
+  const [provider = "", ...id] = name.split(":");
+  return { provider, id: id.join(":") };
+}
+
+/** The built-in model that needs neither key nor network. */
+export const DEMO_MODEL: ModelRef = { provider: "demo", id: "demo" };
+
+/** A provider as pickers show it. */
+export interface ListedProvider {
+  readonly name: string;
+  readonly type: string;
+  /** In the form in which models are stored and shown. */
+  readonly models: readonly string[];
+  readonly hasKey: boolean;
+  readonly isDefault: boolean;
+}
+
+/** Whether a provider is usable: it has a key or needs none. */
+export function isReady({ type, hasKey }: ListedProvider): boolean {
+  return hasKey || type === "openai_compatible";
+}
 
 /** A provider as far as model names depend on it. */
 export interface ModelProvider {
@@ -246,272 +261,170 @@ function badChoice(what: string): ServiceError {
   return new ServiceError("invalid_request", `${what} Write: ${form}.`, { param: "model" });
 }
 
-/** Input of a script for the next step of a turn. */
-export interface ScriptState {
-  /** Text of the newest user message. */
-  readonly user: string;
-  /** The answers of this turn's tools so far. */
-  readonly toolResults: readonly ToolMessage[];
-  /** 0 for the first model call of the turn. */
-  readonly step: number;
-  readonly messages: readonly Message[];
-  readonly tools: readonly string[];
-  readonly instructions: string;
-  readonly model: string;
-  /** What the answer must be. Absent: any text. */
-  readonly outputFormat?: OutputFormat | undefined;
-  readonly signal: AbortSignal;
+// Prices: configured ones, those of a bundled list, and nothing for models of this machine
+
+/** A provider, as far as prices depend on it. */
+type PricedProvider = Pick<ModelProvider, "name" | "type" | "baseUrl" | "isLocal" | "prices">;
+
+/** US dollars per million tokens. */
+export interface Price {
+  readonly input: number;
+  readonly output: number;
+  readonly cacheRead: number;
+  readonly cacheWrite: number;
 }
 
-/** One step: what the model says and calls. Every field is optional; an empty step ends the turn. */
-export interface ScriptStep {
-  readonly reasoning?: string;
-  /** The whole text, or its deltas; an async source lets a test pause the stream at any point. */
-  readonly text?: string | readonly string[] | AsyncIterable<string>;
-  /** Characters per delta of a whole text. Default: one delta. */
-  readonly chunkSize?: number;
-  /** Wait before each delta. */
-  readonly delayMs?: number;
-  readonly calls?: readonly { readonly tool: string; readonly input: unknown; readonly invalid?: string }[];
-  readonly stop?: Extract<StopReason, "length" | "refusal">;
-  /** With code `context_too_long` and no output, the conversation is compressed and the script is called again. */
-  readonly error?: NonNullable<TurnEnd["error"]>;
+export type PriceSource = "config" | "bundled" | "local" | "none";
+
+interface BundledList {
+  readonly calcPrice: typeof calcPrice;
 }
 
-export type Script = (state: ScriptState) => ScriptStep | Promise<ScriptStep>;
+const MILLION = 1e6;
+const FREE: Price = { input: 0, output: 0, cacheRead: 0, cacheWrite: 0 };
 
 /**
- * An engine whose model is a function. It follows the whole contract of the port without network or cost, for the demo
- * model, tests and benchmarks. An error of the script is a bug and is rethrown.
+ * Prices model calls. The bundled list is 0.5 MB of code: it is loaded with the first call that needs it, and never asks the
+ * network.
  */
-export function createScriptedEngine(script: Script, { clock }: { readonly clock: Clock }): Engine {
-  return { name: "scripted", runTurn: (turn) => runTurn(turn, new ScriptedModel(turn, script, clock)) };
-}
-
-class ScriptedModel implements TurnModel {
-  readonly countsContext = false;
-  readonly resumed: NonNullable<TurnModel["resumed"]>;
-  readonly #turn: EngineTurn;
-  readonly #script: Script;
+export class Prices {
+  readonly #catalog: { readonly providers: readonly PricedProvider[] };
   readonly #clock: Clock;
+  #list: BundledList | undefined;
+  #loading: Promise<void> | undefined;
 
-  constructor(turn: EngineTurn, script: Script, clock: Clock) {
-    this.#turn = turn;
-    this.#script = script;
+  constructor(catalog: { readonly providers: readonly PricedProvider[] }, clock: Clock) {
+    this.#catalog = catalog;
     this.#clock = clock;
-    // A resumed turn counts the steps since its prompt.
-    const prompt = turn.messages.findLastIndex(({ role }) => role === "user");
-    const since = turn.messages.slice(prompt + 1);
-    this.resumed = {
-      steps: since.filter(({ role }) => role === "assistant").length,
-      toolResults: since.filter((message) => message.role === "tool"),
+  }
+
+  /** Loads the bundled list if a model of `models` needs it. Undefined: nothing to wait for. */
+  prepare(models: readonly ModelRef[]): Promise<void> | undefined {
+    if (this.#list || !models.some((model) => this.#needsList(model))) return undefined;
+    return (this.#loading ??= import("@pydantic/genai-prices").then((list) => void (this.#list = list)));
+  }
+
+  /** Returns the usage of a call with its cost. Call {@link prepare} first. */
+  priced(model: ModelRef, usage: Usage): Usage {
+    if (model.provider === DEMO_MODEL.provider) return usage;
+    const tokens = usage.inputTokens + usage.outputTokens;
+    if (tokens === 0) return usage;
+    const usd = this.#usdOf(model, clamp(usage));
+    if (usd === undefined) return { ...usage, unpricedTokens: tokens };
+    return usd === 0 ? usage : { ...usage, costNano: Math.round(usd * NANO) };
+  }
+
+  /** Whether calls of the model have a price. Call {@link prepare} first. */
+  isKnown(model: ModelRef): boolean {
+    return this.#usdOf(model, { input: 1, cacheRead: 0, cacheWrite: 0, output: 1 }) !== undefined;
+  }
+
+  /** Returns the price of the model for a short call; undefined when it is unknown. */
+  async find(model: ModelRef): Promise<{ readonly source: PriceSource; readonly price: Price | undefined }> {
+    await this.prepare([model]);
+    const provider = this.#providerOf(model);
+    const configured = configuredPrice(provider, model.id);
+    if (configured) return { source: "config", price: configured };
+    if (isFree(model, provider)) return { source: "local", price: FREE };
+    const price = provider && this.#bundledPrice(provider, model.id);
+    return { source: price ? "bundled" : "none", price };
+  }
+
+  #needsList(model: ModelRef): boolean {
+    const provider = this.#providerOf(model);
+    return provider !== undefined && !isFree(model, provider) && !configuredPrice(provider, model.id);
+  }
+
+  #usdOf(model: ModelRef, used: Tokens): number | undefined {
+    const provider = this.#providerOf(model);
+    const configured = configuredPrice(provider, model.id);
+    if (configured) return multiply(configured, used);
+    if (isFree(model, provider)) return 0;
+    return provider && this.#calculate(provider, model.id, used)?.total_price;
+  }
+
+  #providerOf({ provider: name }: ModelRef): PricedProvider | undefined {
+    return this.#catalog.providers.find((provider) => provider.name === name);
+  }
+
+  #calculate({ type, baseUrl }: PricedProvider, modelId: string, used: Tokens) {
+    const usage = {
+      input_tokens: used.input,
+      cache_read_tokens: used.cacheRead,
+      cache_write_tokens: used.cacheWrite,
+      output_tokens: used.output,
     };
+    // Under another address a provider's own prices need not hold.
+    const where = baseUrl === undefined ? { providerId: type } : { providerApiUrl: baseUrl };
+    return this.#list?.calcPrice(usage, modelId, { ...where, timestamp: new Date(this.#clock.now()) });
   }
 
-  async step(context: StepContext): Promise<Step> {
-    const plan = await this.#script(this.#state(context));
-    const isSilent = plan.text === undefined && plan.reasoning === undefined && plan.calls === undefined;
-    if (plan.error?.code !== "context_too_long" || !isSilent) return this.#perform(plan, context);
-    if (await context.shrink()) {
-      const error = context.refusal(this.#turn.model);
-      if (error) return { ...NOTHING, error };
-      return this.#perform(await this.#script(this.#state(context)), context);
-    }
-    return this.#turn.signal.aborted ? NOTHING : this.#perform(plan, context);
-  }
-
-  async #perform(plan: ScriptStep, context: StepContext): Promise<Step> {
-    const spoken = await this.#speak(plan);
-    const planned = spoken.cut ? [] : (plan.calls ?? []);
-    const calls = planned.map((call) => ({ ...call, callId: createId("call") }));
+  #bundledPrice(provider: PricedProvider, modelId: string): Price | undefined {
+    const none: Tokens = { input: 0, cacheRead: 0, cacheWrite: 0, output: 0 };
+    const of = (used: Partial<Tokens>) =>
+      (this.#calculate(provider, modelId, { ...none, ...used })?.total_price ?? 0) * MILLION;
+    if (!this.#calculate(provider, modelId, none)) return undefined;
     return {
-      parts: [
-        ...spoken.parts,
-        ...calls.map(({ callId, tool, input }) => ({ type: "tool_call" as const, callId, tool, input })),
-      ],
-      calls,
-      text: spoken.text,
-      usage: context.price(this.#turn.model, usageOf(plan, spoken.text, { calls: calls.length, context })),
-      stop: plan.stop,
-      isCut: spoken.cut,
-      error: plan.error,
-    };
-  }
-
-  async #speak(plan: ScriptStep): Promise<{ parts: AssistantPart[]; text: string; cut: boolean }> {
-    const { ports, signal } = this.#turn;
-    const parts: AssistantPart[] = [];
-    if (plan.reasoning !== undefined) {
-      const id = createId("msg");
-      ports.emit({ type: "reasoning.delta", messageId: id, text: plan.reasoning });
-      ports.emit({ type: "reasoning.end", text: plan.reasoning });
-      parts.push({ type: "reasoning", text: plan.reasoning, id });
-    }
-    if (plan.text === undefined || plan.text === "") return { parts, text: "", cut: signal.aborted };
-    const messageId = createId("msg");
-    let text = "";
-    ports.emit({ type: "message.start", messageId });
-    try {
-      for await (const delta of deltas(plan)) {
-        if (plan.delayMs) await this.#clock.sleep(plan.delayMs, { signal });
-        if (signal.aborted) break;
-        text += delta;
-        ports.emit({ type: "message.delta", messageId, text: delta });
-        const waiting = ports.drain?.();
-        if (waiting) await waiting;
-      }
-    } catch (error) {
-      if (!signal.aborted) throw error;
-    }
-    ports.emit({ type: "message.end", messageId, text });
-    if (text !== "") parts.push({ type: "text", text, id: messageId });
-    return { parts, text, cut: signal.aborted };
-  }
-
-  #state({ index, conversation, toolResults }: StepContext): ScriptState {
-    const last = conversation.messages.findLast((message) => message.role === "user");
-    return {
-      user: last?.role === "user" ? last.text : "",
-      toolResults,
-      step: index,
-      messages: conversation.messages,
-      tools: this.#turn.tools.map((tool) => tool.name),
-      instructions: this.#turn.instructions,
-      model: this.#turn.model.id,
-      outputFormat: this.#turn.outputFormat,
-      signal: this.#turn.signal,
+      input: of({ input: 1 }),
+      output: of({ output: 1 }),
+      cacheRead: of({ input: 1, cacheRead: 1 }),
+      cacheWrite: of({ input: 1, cacheWrite: 1 }),
     };
   }
 }
 
-const NOTHING: Step = { parts: [], calls: [], text: "", usage: zeroUsage, isCut: true };
-
-/** Four characters a token: deterministic, and accurate enough for a model without tokens. */
-function usageOf(
-  plan: ScriptStep,
-  text: string,
-  { calls, context }: { readonly calls: number; readonly context: StepContext },
-): Usage {
-  const last = context.conversation.messages.at(-1);
-  const inputCharacters = last && last.role !== "assistant" ? last.text.length : 0;
-  return {
-    ...zeroUsage,
-    inputTokens: Math.ceil(inputCharacters / 4),
-    outputTokens: Math.ceil(text.length / 4),
-    reasoningTokens: Math.ceil((plan.reasoning?.length ?? 0) / 4),
-    modelCalls: 1,
-    toolCalls: calls,
-  };
+/** Tokens of one call. `input` includes those of the cache. */
+interface Tokens {
+  readonly input: number;
+  readonly cacheRead: number;
+  readonly cacheWrite: number;
+  readonly output: number;
 }
 
-async function* deltas({ text = "", chunkSize }: ScriptStep): AsyncGenerator<string> {
-  if (typeof text !== "string") return yield* text;
-  const size = chunkSize ?? text.length;
-  for (let start = 0; start < text.length; start += size) yield text.slice(start, start + size);
+/** Returns counts that a price can be calculated of: servers report some that contradict each other. */
+function clamp({ inputTokens, cachedInputTokens, cacheWriteTokens, outputTokens }: Usage): Tokens {
+  const input = count(inputTokens);
+  const cacheRead = Math.min(count(cachedInputTokens), input);
+  const cacheWrite = Math.min(count(cacheWriteTokens), input - cacheRead);
+  return { input, cacheRead, cacheWrite, output: count(outputTokens) };
 }
 
-/**
- * Creates the engine that runs each turn on its model's engine: the scripted engine for the demo model, the model
- * engine for all others. The model engine is loaded with the first turn that needs it.
- */
-export function createEngine(options: {
-  readonly providers: readonly ProviderConfig[];
-  readonly checkInput: (tool: ToolSpec, input: unknown) => string | undefined;
-  readonly clock: Clock;
-  readonly log: Log;
-  readonly maxAnswerBytes?: number;
-  /** Knows why the demo model must not answer, such as a model server that is only slow. */
-  readonly models?: Pick<ModelCatalog, "whyNone">;
-}): Engine {
-  const script: Script = (state) => {
-    const message = options.models?.whyNone?.();
-    return message === undefined ? demoScript(state) : { error: { code: "provider_error", message } };
-  };
-  const demo = createScriptedEngine(script, options);
-  let model: Promise<Engine> | undefined;
-  const load = () =>
-    (model ??= import("./engines/model-engine.ts").then((module) => module.createModelEngine(options)));
-  return {
-    name: "agent",
-    runTurn: async (turn) =>
-      (turn.model.provider === DEMO_MODEL.provider ? demo : await load()).runTurn(turn),
-  };
+function count(tokens: number): number {
+  return Number.isFinite(tokens) && tokens > 0 ? Math.floor(tokens) : 0;
 }
 
-const LABEL = "[demo model]";
-const MAX_QUOTED_CHARACTERS = 500;
-const MAX_RESULT_CHARACTERS = 4_000;
-const CHUNK_CHARACTERS = 16;
+function multiply(price: Price, { input, cacheRead, cacheWrite, output }: Tokens): number {
+  const uncached = input - cacheRead - cacheWrite;
+  const sum =
+    uncached * price.input +
+    cacheRead * price.cacheRead +
+    cacheWrite * price.cacheWrite +
+    output * price.output;
+  return sum / MILLION;
+}
 
-/** The lines that the demo model understands. The first match whose tool exists is called. */
-const TOOL_PATTERNS: readonly {
-  readonly pattern: RegExp;
-  readonly tool: string;
-  readonly input: (match: RegExpMatchArray) => Readonly<Record<string, string>>;
-}[] = [
-  {
-    pattern: /^\s*run:\s*(.+)$/im,
-    tool: "terminal",
-    input: ([, command = ""]) => ({ command: command.trim() }),
-  },
-  { pattern: /^\s*read:?\s+(\S+)\s*$/im, tool: "read_file", input: ([, path = ""]) => ({ path }) },
-  {
-    pattern: /^\s*write:?\s+(\S+?):\s*([\s\S]*)$/im,
-    tool: "write_file",
-    input: ([, path = "", content = ""]) => ({ path, content }),
-  },
-  {
-    pattern: /^\s*search:?\s+(.+)$/im,
-    tool: "search_files",
-    input: ([, pattern = ""]) => ({ pattern: pattern.trim() }),
-  },
-  { pattern: /\blist (?:the |all |my )*files\b/i, tool: "terminal", input: () => ({ command: "ls -la" }) },
-];
+function isFree(model: ModelRef, provider: PricedProvider | undefined): boolean {
+  return model.provider === DEMO_MODEL.provider || provider?.isLocal === true;
+}
 
-/**
- * The built-in demo model, without key or network. Every answer says what it is. It calls tools on explicit commands,
- * so that everything around a model can be tried and tested.
- */
-export const demoScript: Script = (state) => {
-  if (state.outputFormat) return { error: { code: "agent_incomplete", message: NO_JSON } };
-  if (state.toolResults.length > 0) return say(report(state));
-  for (const { pattern, tool, input } of TOOL_PATTERNS) {
-    const match = state.user.match(pattern);
-    if (match && state.tools.includes(tool)) {
-      return { ...say(`${LABEL} Calling ${tool}.`), calls: [{ tool, input: input(match) }] };
-    }
+function configuredPrice(provider: PricedProvider | undefined, modelId: string): Price | undefined {
+  const found = provider?.prices?.find(({ match }) => matches(match, modelId));
+  if (!found) return undefined;
+  const { input, output, cache_read: cacheRead = input, cache_write: cacheWrite = input } = found;
+  return { input, output, cacheRead, cacheWrite };
+}
+
+/** Whether `text` is `pattern`, where `*` stands for any text. Takes linear time. */
+function matches(pattern: string, text: string): boolean {
+  const [first = "", ...rest] = pattern.split("*");
+  const last = rest.pop();
+  if (last === undefined) return text === first;
+  if (!text.startsWith(first)) return false;
+  let at = first.length;
+  for (const part of rest) {
+    const found = text.indexOf(part, at);
+    if (found < 0) return false;
+    at = found + part.length;
   }
-  return say(introduction(state.user));
-};
-
-const NO_JSON =
-  "The built-in demo model cannot answer in JSON. Configure a provider with `agentd setup`, or omit the response format.";
-
-function say(text: string): ScriptStep {
-  return { text, chunkSize: CHUNK_CHARACTERS };
-}
-
-function report({ toolResults }: ScriptState): string {
-  const texts = toolResults.map(({ tool, status, text }) => {
-    const cut = text.length > MAX_RESULT_CHARACTERS ? `${headOf(text, MAX_RESULT_CHARACTERS)}\n(cut)` : text;
-    return `${tool} answered (${status}):\n${cut}`;
-  });
-  return `${LABEL} ${texts.join("\n\n")}`;
-}
-
-function introduction(user: string): string {
-  const task = taskIn(user);
-  const quoted = task.length > MAX_QUOTED_CHARACTERS ? `${headOf(task, MAX_QUOTED_CHARACTERS)}...` : task;
-  return [
-    `${LABEL} No model is chosen, so the built-in demo model answers. You said: ${JSON.stringify(quoted)}.`,
-    'It can call tools: try "run: echo hello", "write notes.txt: hi", "read notes.txt" or "search hi".',
-    "For a real model run `agentd setup`, which finds keys and model servers, then restart agentd.",
-  ].join("\n");
-}
-
-/**
- * Returns a scheduled job's prompt without its preamble: the delimiters explained there would take effect in an answer.
- */
-function taskIn(user: string): string {
-  return user.split(/^Your task:\n\n/m).at(-1) ?? user;
+  return text.length - last.length >= at && text.endsWith(last);
 }

@@ -1,12 +1,15 @@
 /** The providers and models that the configuration names, or that this machine serves. */
 import type { Config } from "../../generated/config/types.gen.ts";
-import { DEMO_MODEL, formatModel, type ModelRef, type ToolSpec } from "../agent/engine.ts";
 import {
+  DEMO_MODEL,
+  formatModel,
+  type ModelRef,
   createModelCatalog,
   type ContextSource,
   type ModelCatalog,
   type RefreshOptions,
 } from "../agent/model.ts";
+import type { ToolSpec } from "../agent/engine.ts";
 import { ServiceError } from "../base/errors.ts";
 import type { Log } from "../base/observe.ts";
 import { formatIssue, SchemaSet } from "../base/schema.ts";

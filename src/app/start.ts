@@ -1,8 +1,9 @@
 /** From a home folder and an environment to a running service. */
 import packageFile from "../../package.json" with { type: "json" };
 import type { Config } from "../../generated/config/types.gen.ts";
-import type { Engine, Tool } from "../agent/engine.ts";
-import { createEngine } from "../agent/model.ts";
+import type { Engine } from "../agent/engine.ts";
+import type { Tool } from "../agent/tool/tool.ts";
+import { createEngine } from "../agent/engines/scripted.ts";
 import { processId } from "../base/system/machine.ts";
 import { systemClock } from "../base/time.ts";
 import { type Log, registerSecret } from "../base/observe.ts";

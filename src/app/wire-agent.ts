@@ -1,7 +1,8 @@
 /** Builds the agent from the configuration, with what the cron and webhook modules add to it. */
 import { join } from "node:path";
 import type { Config } from "../../generated/config/types.gen.ts";
-import type { Engine, Tool } from "../agent/engine.ts";
+import type { Engine } from "../agent/engine.ts";
+import type { Tool } from "../agent/tool/tool.ts";
 import type { ModelCatalog } from "../agent/model.ts";
 import { bundledSkillsFolder, Skills } from "../agent/skills/skills.ts";
 import type { Clock } from "../base/time.ts";

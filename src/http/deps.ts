@@ -1,8 +1,7 @@
 import type { SandboxStatus } from "../exec/sandbox/sandbox.ts";
 import type { Agent } from "../agent/agent.ts";
 import type { AgentServices } from "../agent/create.ts";
-import type { ModelRef } from "../agent/engine.ts";
-import type { ModelCatalog } from "../agent/model.ts";
+import type { ModelRef, ModelCatalog } from "../agent/model.ts";
 import type { Budget } from "../agent/usage/budgets.ts";
 import type { Clock } from "../base/time.ts";
 import type { Log, Tracer } from "../base/observe.ts";

@@ -1,7 +1,7 @@
 /** The metrics of a service. */
 import type { Agent } from "../agent/agent.ts";
-import { parseModel, usageByModel } from "../agent/engine.ts";
-import { NANO } from "../agent/usage/money.ts";
+import { parseModel } from "../agent/model.ts";
+import { usageByModel, NANO } from "../agent/usage/usage.ts";
 import type { Log } from "../base/observe.ts";
 import { currentRuntime, residentBytes, watchEventLoop } from "../base/system/machine.ts";
 import type { CronMetrics } from "../cron/deps.ts";

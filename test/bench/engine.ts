@@ -1,7 +1,6 @@
 import process from "node:process";
-import type { Engine, EngineEvent, EngineTurn, TurnPorts } from "../../src/agent/engine.ts";
-import { createScriptedEngine, type Script } from "../../src/agent/model.ts";
-import type { Message } from "../../src/agent/engine.ts";
+import type { Engine, EngineEvent, EngineTurn, TurnPorts, Message } from "../../src/agent/engine.ts";
+import { createScriptedEngine, type Script } from "../../src/agent/engines/scripted.ts";
 import { systemClock } from "../../src/base/time.ts";
 import { createTestAgent, testTool, type TestAgent } from "../harness/agent.ts";
 import { median, runAlone, type BenchRow } from "./row.ts";

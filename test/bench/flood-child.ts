@@ -4,7 +4,7 @@ import { once } from "node:events";
 import { tmpdir } from "node:os";
 import { monitorEventLoopDelay, performance } from "node:perf_hooks";
 import process from "node:process";
-import type { Script } from "../../src/agent/model.ts";
+import type { Script } from "../../src/agent/engines/scripted.ts";
 import { createTerminal } from "../../src/agent/tools/process/terminal.ts";
 import { createTestAgent, type TestAgent } from "../harness/agent.ts";
 import type { FloodReply } from "./flood.ts";

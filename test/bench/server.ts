@@ -7,7 +7,7 @@ import process from "node:process";
 import { setTimeout as sleep } from "node:timers/promises";
 import { H3 } from "h3";
 import { FastResponse } from "srvx";
-import { createScriptedEngine, type ScriptState, type ScriptStep } from "../../src/agent/model.ts";
+import { createScriptedEngine, type ScriptState, type ScriptStep } from "../../src/agent/engines/scripted.ts";
 import { createModelCatalog } from "../../src/agent/model.ts";
 import { systemClock } from "../../src/base/time.ts";
 import { createLog } from "../../src/base/observe.ts";

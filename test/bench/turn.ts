@@ -1,6 +1,6 @@
 import process from "node:process";
 import type { EngineTurn, TurnPorts } from "../../src/agent/engine.ts";
-import { createScriptedEngine, type Script } from "../../src/agent/model.ts";
+import { createScriptedEngine, type Script } from "../../src/agent/engines/scripted.ts";
 import { systemClock } from "../../src/base/time.ts";
 import { createTestAgent, testTool, type TestAgent } from "../harness/agent.ts";
 import { median, runAlone, type BenchRow } from "./row.ts";

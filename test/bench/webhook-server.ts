@@ -6,7 +6,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { H3 } from "h3";
 import { FastResponse } from "srvx";
-import { createScriptedEngine } from "../../src/agent/model.ts";
+import { createScriptedEngine } from "../../src/agent/engines/scripted.ts";
 import { createModelCatalog } from "../../src/agent/model.ts";
 import { systemClock } from "../../src/base/time.ts";
 import { createLog } from "../../src/base/observe.ts";

@@ -4,7 +4,7 @@ import { test } from "node:test";
 import { Agent, OpenAIProvider, Runner, setTracingDisabled, tool } from "@openai/agents";
 import OpenAI from "openai";
 import { z } from "zod";
-import type { ScriptState } from "../../src/agent/model.ts";
+import type { ScriptState } from "../../src/agent/engines/scripted.ts";
 import { KEY, startTestService, type TestService } from "../harness/service.ts";
 
 setTracingDisabled(true);

@@ -3,8 +3,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { createOpenAI } from "@ai-sdk/openai";
 import { generateText, streamText, type ModelMessage } from "ai";
-import { ToolError } from "../../src/agent/engine.ts";
-import type { Script } from "../../src/agent/model.ts";
+import { ToolError } from "../../src/agent/tool/tool.ts";
+import type { Script } from "../../src/agent/engines/scripted.ts";
 import { callsOnce, testTool } from "../harness/agent.ts";
 import { KEY, startTestService, type TestService } from "../harness/service.ts";
 

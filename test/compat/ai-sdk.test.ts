@@ -4,7 +4,7 @@ import { test } from "node:test";
 import { createOpenAI } from "@ai-sdk/openai";
 import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
 import { generateText, jsonSchema, stepCountIs, streamText, tool, type LanguageModel } from "ai";
-import type { ScriptState } from "../../src/agent/model.ts";
+import type { ScriptState } from "../../src/agent/engines/scripted.ts";
 import { KEY, startTestService, type TestService } from "../harness/service.ts";
 
 const providers: Readonly<Record<string, (service: TestService) => LanguageModel>> = {

@@ -9,7 +9,7 @@ import OpenAI, {
   RateLimitError,
   type APIError,
 } from "openai";
-import type { ScriptState } from "../../src/agent/model.ts";
+import type { ScriptState } from "../../src/agent/engines/scripted.ts";
 import { KEY, startTestService, type TestService } from "../harness/service.ts";
 
 const connect = (service: TestService, apiKey = KEY) =>

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import OpenAI, { ConflictError, NotFoundError } from "openai";
 import type { ResponseStreamEvent } from "openai/resources/responses/responses";
-import type { Script } from "../../src/agent/model.ts";
+import type { Script } from "../../src/agent/engines/scripted.ts";
 import { callsOnce, testTool } from "../harness/agent.ts";
 import { createGate, runEvent } from "../harness/runs.ts";
 import { KEY, startTestService, type TestService } from "../harness/service.ts";

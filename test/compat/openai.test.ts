@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import OpenAI, { APIError, AuthenticationError, BadRequestError, NotFoundError } from "openai";
-import { demoScript } from "../../src/agent/model.ts";
+import { demoScript } from "../../src/agent/engines/scripted.ts";
 import { KEY, startTestService, type TestService } from "../harness/service.ts";
 
 const connect = (service: TestService, apiKey = KEY) =>

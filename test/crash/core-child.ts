@@ -2,9 +2,10 @@
 import { appendFileSync } from "node:fs";
 import process from "node:process";
 import { setInterval } from "node:timers";
-import { type Message, defineTool } from "../../src/agent/engine.ts";
+import type { Message } from "../../src/agent/engine.ts";
+import { defineTool } from "../../src/agent/tool/tool.ts";
 import { readTranscript } from "../../src/agent/session/queries.ts";
-import { createScriptedEngine, type Script } from "../../src/agent/model.ts";
+import { createScriptedEngine, type Script } from "../../src/agent/engines/scripted.ts";
 import { systemClock } from "../../src/base/time.ts";
 import { createLog } from "../../src/base/observe.ts";
 import { startFromHome } from "../../src/app/start.ts";

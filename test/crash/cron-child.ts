@@ -4,7 +4,7 @@ import { join } from "node:path";
 import process from "node:process";
 import { setInterval } from "node:timers";
 import type { Engine } from "../../src/agent/engine.ts";
-import { createScriptedEngine, type ScriptStep } from "../../src/agent/model.ts";
+import { createScriptedEngine, type ScriptStep } from "../../src/agent/engines/scripted.ts";
 import { createModelCatalog } from "../../src/agent/model.ts";
 import { systemClock } from "../../src/base/time.ts";
 import { createLog } from "../../src/base/observe.ts";

@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import process from "node:process";
 import { test } from "node:test";
-import { createScriptedEngine, type ScriptState } from "../../src/agent/model.ts";
+import { createScriptedEngine, type ScriptState } from "../../src/agent/engines/scripted.ts";
 import { followRun } from "../../src/agent/run/run.ts";
 import { systemClock } from "../../src/base/time.ts";
 import { createLog } from "../../src/base/observe.ts";

@@ -1,23 +1,19 @@
 /** The agent room over a fresh database, with a scripted engine and tools that the test holds in its hand. */
 import assert from "node:assert/strict";
 import { Questions } from "../../src/agent/question/questions.ts";
-import { type Engine, type Message, defineTool, type Tool } from "../../src/agent/engine.ts";
+import type { Engine, Message } from "../../src/agent/engine.ts";
+import { defineTool, type Tool } from "../../src/agent/tool/tool.ts";
 import { Grants } from "../../src/agent/question/grants.ts";
 import { AttachedClients, VariableShares } from "../../src/agent/session/session.ts";
 import { registerSecret, createLog } from "../../src/base/observe.ts";
-import {
-  createScriptedEngine,
-  type Script,
-  createModelCatalog,
-  type ModelProvider,
-} from "../../src/agent/model.ts";
+import { createScriptedEngine, type Script } from "../../src/agent/engines/scripted.ts";
+import { createModelCatalog, type ModelProvider, Prices } from "../../src/agent/model.ts";
 import { toRunEvent, type Prompt, type Submitted, type RunTrigger } from "../../src/agent/run/run.ts";
 import type { AgentDeps, AgentSettings } from "../../src/agent/deps.ts";
 import { Recovery } from "../../src/agent/recovery/recovery.ts";
 import { readTranscript } from "../../src/agent/session/queries.ts";
 import type { RunScheduler } from "../../src/agent/run/scheduler.ts";
 import { Agent } from "../../src/agent/agent.ts";
-import { Prices } from "../../src/agent/usage/prices.ts";
 import { systemClock, type Clock } from "../../src/base/time.ts";
 import { formatIssue, SchemaSet } from "../../src/base/schema.ts";
 import { specSchemas } from "../../src/http/edge/input.ts";

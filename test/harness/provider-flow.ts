@@ -1,5 +1,5 @@
 /** The whole service over a model server of this machine. */
-import { createEngine } from "../../src/agent/model.ts";
+import { createEngine } from "../../src/agent/engines/scripted.ts";
 import { systemClock, type Clock } from "../../src/base/time.ts";
 import { createLog } from "../../src/base/observe.ts";
 import { checkToolInput } from "../../src/app/models.ts";

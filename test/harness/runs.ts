@@ -1,7 +1,7 @@
 /** Runs over real HTTP, as a client of the Runs API sees them. */
 import assert from "node:assert/strict";
 import type { Run, RunAccepted, RunEvent } from "../../generated/http/client/types.gen.ts";
-import type { Script } from "../../src/agent/model.ts";
+import type { Script } from "../../src/agent/engines/scripted.ts";
 import type { TestService } from "./service.ts";
 import { readFrames } from "./sse.ts";
 

@@ -4,13 +4,10 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Config } from "../../generated/config/types.gen.ts";
 import { configSchema } from "../../generated/config/schema.gen.ts";
-import type { Engine, Tool } from "../../src/agent/engine.ts";
-import {
-  createScriptedEngine,
-  type Script,
-  createModelCatalog,
-  type ModelProvider,
-} from "../../src/agent/model.ts";
+import type { Engine } from "../../src/agent/engine.ts";
+import type { Tool } from "../../src/agent/tool/tool.ts";
+import { createScriptedEngine, type Script } from "../../src/agent/engines/scripted.ts";
+import { createModelCatalog, type ModelProvider } from "../../src/agent/model.ts";
 import { systemClock, type Clock } from "../../src/base/time.ts";
 import { createLog, type LogLevel } from "../../src/base/observe.ts";
 import { applyDefaults } from "../../src/base/schema.ts";

@@ -1,7 +1,7 @@
 /** A service that receives webhooks, and what its agent is asked. */
 import { mkdir, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
-import type { ScriptState } from "../../src/agent/model.ts";
+import type { ScriptState } from "../../src/agent/engines/scripted.ts";
 import { startWebhookService, type WebhookService, type WebhookServiceOptions } from "./webhook.ts";
 
 export interface WebhookAgent extends AsyncDisposable {

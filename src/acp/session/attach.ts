@@ -14,7 +14,7 @@ import { commandEnvironment } from "../../exec/process-group.ts";
 import { forgetSecret, registerSecret } from "../../base/observe.ts";
 import type { AcpDeps, ClientMcpSettings } from "../deps.ts";
 import { invalidParams } from "../wire/error.ts";
-import { ToolError, type FileAccess } from "../../agent/engine.ts";
+import { ToolError, type FileAccess } from "../../agent/tool/tool.ts";
 import { isRecord } from "../../base/data.ts";
 
 /** The parameters of requests that open a session. */

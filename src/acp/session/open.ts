@@ -14,9 +14,7 @@ import { announceCommands } from "../prompt/commands.ts";
 import { type LiveTurn, watchTurn } from "../prompt/live-turn.ts";
 import { sendUsage } from "../prompt/turn-reporter.ts";
 import { createSessionId } from "../../base/text.ts";
-import { type ModelCatalog } from "../../agent/model.ts";
-import { isReady } from "../../agent/engine.ts";
-import { formatModel } from "../../agent/engine.ts";
+import { type ModelCatalog, isReady, formatModel } from "../../agent/model.ts";
 
 /** A session that the client can open. It may be unsaved if it has no prompt yet. */
 interface ExistingSession {

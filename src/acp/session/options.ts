@@ -23,9 +23,7 @@ import {
   MODES,
   settingsOf,
 } from "../../agent/session/session.ts";
-import { type ModelCatalog } from "../../agent/model.ts";
-import { isReady } from "../../agent/engine.ts";
-import { formatModel } from "../../agent/engine.ts";
+import { type ModelCatalog, isReady, formatModel } from "../../agent/model.ts";
 import { nearest } from "../../base/suggest.ts";
 import type { JournalEvent } from "../../store/journal/journal.ts";
 

@@ -6,7 +6,8 @@ import { imageSize } from "image-size";
 import { ServiceError } from "../../base/errors.ts";
 import { isInside } from "../../base/text.ts";
 import { OwnFileError, readForeign } from "../../base/system/own-files.ts";
-import { type Attachment, ToolError } from "../engine.ts";
+import type { Attachment } from "../engine.ts";
+import { ToolError } from "../tool/tool.ts";
 import { checkRead } from "../question/policy/paths.ts";
 import { realPath } from "../tools/files/paths.ts";
 

@@ -1,7 +1,8 @@
 import type { RunUsage } from "../../../generated/http/client/types.gen.ts";
-import { formatUsd } from "../usage/money.ts";
+import { formatUsd } from "../usage/usage.ts";
 import { shorten, createSessionId } from "../../base/text.ts";
-import { textOf, type Message, parseModel } from "../engine.ts";
+import { textOf, type Message } from "../engine.ts";
+import { parseModel } from "../model.ts";
 import { readTranscript } from "../session/queries.ts";
 import { isSummary, loadContext } from "../session/transcript.ts";
 import type { SessionRow } from "../../store/schema/tables.ts";

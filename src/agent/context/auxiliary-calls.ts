@@ -1,16 +1,7 @@
-import {
-  parseModel,
-  completeOnce,
-  addUsage,
-  zeroUsage,
-  type ModelRef,
-  type Refusal,
-  type TurnPorts,
-  type Usage,
-  type Message,
-  ToolError,
-  type Completion,
-} from "../engine.ts";
+import { parseModel, type ModelRef } from "../model.ts";
+import { completeOnce, type Refusal, type TurnPorts, type Message } from "../engine.ts";
+import { addUsage, zeroUsage, type Usage } from "../usage/usage.ts";
+import { ToolError, type Completion } from "../tool/tool.ts";
 import type { Span } from "../../base/observe.ts";
 import type { RunRow } from "../../store/schema/tables.ts";
 import type { Budget } from "../usage/budgets.ts";

@@ -3,16 +3,15 @@ import { excerptOf, headOf, tailOf } from "../../base/text.ts";
 import type { Store } from "../../store/store.ts";
 import {
   type Engine,
-  type ModelRef,
   type TurnPorts,
-  type Usage,
-  zeroUsage,
   type Message,
   textOf,
   type UserMessage,
   completeOnce,
   type NumberedMessage,
 } from "../engine.ts";
+import type { ModelRef } from "../model.ts";
+import { type Usage, zeroUsage } from "../usage/usage.ts";
 import { estimateTokens } from "../engines/turn.ts";
 import { runEvent } from "../run/event.ts";
 import { addMessages, contextStart, isSummary, loadContext, numberContext } from "../session/transcript.ts";

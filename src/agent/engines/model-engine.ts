@@ -1,15 +1,9 @@
 import type { Clock } from "../../base/time.ts";
 import { LruMap } from "../../base/data.ts";
 import type { Log } from "../../base/observe.ts";
-import {
-  zeroUsage,
-  type Engine,
-  type EngineTurn,
-  type Message,
-  type ModelRef,
-  type ToolSpec,
-  formatModel,
-} from "../engine.ts";
+import { zeroUsage } from "../usage/usage.ts";
+import type { Engine, EngineTurn, Message, ToolSpec } from "../engine.ts";
+import { type ModelRef, formatModel } from "../model.ts";
 import { ModelCaller } from "./model-call.ts";
 import { formattedStep, type FormatRequest } from "./output-format.ts";
 import { type AnsweringModel, FallbackChain, type ProviderConfig } from "./providers.ts";

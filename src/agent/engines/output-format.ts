@@ -1,6 +1,7 @@
 /** JSON as the answer of a turn: what the model is asked for, what is shown of it, and what it must correct. */
 import { SchemaSet, formatIssue } from "../../base/schema.ts";
-import { addUsage, zeroUsage, type EngineEvent, type Message, type OutputFormat } from "../engine.ts";
+import { addUsage, zeroUsage } from "../usage/usage.ts";
+import type { EngineEvent, Message, OutputFormat } from "../engine.ts";
 import type { Step } from "./turn.ts";
 
 /** Model calls after the first that may correct one answer. */

@@ -1,6 +1,7 @@
 import type { LanguageModelV4 } from "@ai-sdk/provider";
 import { Memo } from "../../base/data.ts";
-import type { EngineTurn, ModelRef } from "../engine.ts";
+import type { EngineTurn } from "../engine.ts";
+import type { ModelRef } from "../model.ts";
 
 /** A provider's endpoint. `apiKey` and `headers` are secrets. */
 export interface ProviderConfig {

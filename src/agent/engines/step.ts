@@ -1,14 +1,7 @@
 import type { experimental_streamLanguageModelCall } from "ai";
-import { createId } from "../../base/text.ts";
-import {
-  zeroUsage,
-  type EngineEvent,
-  type ToolCall,
-  type Usage,
-  type AssistantPart,
-  type ProviderData,
-} from "../engine.ts";
-import { headOf } from "../../base/text.ts";
+import { createId, headOf } from "../../base/text.ts";
+import { zeroUsage, type Usage } from "../usage/usage.ts";
+import type { EngineEvent, ToolCall, AssistantPart, ProviderData } from "../engine.ts";
 
 type CallStream = Awaited<ReturnType<typeof experimental_streamLanguageModelCall>>["stream"];
 type CallPart = CallStream extends AsyncIterable<infer P> ? P : never;

@@ -1,5 +1,6 @@
 /** A test of a model: one tool call and one sentence. */
-import type { Engine, ModelRef, ToolSpec, TurnEnd, TurnPorts } from "../engine.ts";
+import type { Engine, ToolSpec, TurnEnd, TurnPorts } from "../engine.ts";
+import type { ModelRef } from "../model.ts";
 
 /** The result of a test. */
 export interface Trial {

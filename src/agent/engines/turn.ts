@@ -1,17 +1,15 @@
-import {
-  addUsage,
-  zeroUsage,
-  type EngineTurn,
-  type ModelRef,
-  type StopReason,
-  type ToolAnswer,
-  type ToolCall,
-  type TurnEnd,
-  type Usage,
-  type AssistantPart,
-  type Message,
-  type ToolMessage,
+import { addUsage, zeroUsage, type Usage } from "../usage/usage.ts";
+import type {
+  EngineTurn,
+  StopReason,
+  ToolAnswer,
+  ToolCall,
+  TurnEnd,
+  AssistantPart,
+  Message,
+  ToolMessage,
 } from "../engine.ts";
+import type { ModelRef } from "../model.ts";
 
 type TurnError = NonNullable<TurnEnd["error"]>;
 

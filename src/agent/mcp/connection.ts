@@ -5,8 +5,7 @@ import { isRecord } from "../../base/data.ts";
 import { SchemaSet } from "../../base/schema.ts";
 import { type Log, redact } from "../../base/observe.ts";
 import type { ToolImage } from "../../../generated/http/client/types.gen.ts";
-import { type Questions, type ToolContext, ToolError } from "../engine.ts";
-import type { ToolOutput } from "../engine.ts";
+import { type Questions, type ToolContext, ToolError, type ToolOutput } from "../tool/tool.ts";
 import { elicit } from "./elicitation.ts";
 import { StdioTransport } from "./stdio-transport.ts";
 

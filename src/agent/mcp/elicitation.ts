@@ -1,6 +1,6 @@
 import type { ClarifyQuestion } from "../../../generated/http/client/types.gen.ts";
 import { isRecord } from "../../base/data.ts";
-import { ToolError, type Questions } from "../engine.ts";
+import { ToolError, type Questions } from "../tool/tool.ts";
 
 /** A server's question during a call (MCP, elicitation/create). */
 interface Elicitation {

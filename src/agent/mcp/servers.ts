@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { type Clock, systemClock } from "../../base/time.ts";
 import type { Log } from "../../base/observe.ts";
-import { defineTool, type Tool } from "../engine.ts";
+import { defineTool, type Tool } from "../tool/tool.ts";
 import { McpConnection, type McpServerOptions, type McpStatus, type ToolDefinition } from "./connection.ts";
 
 /** Servers by name; a text says why a server cannot be used. */

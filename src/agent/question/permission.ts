@@ -3,7 +3,8 @@ import type { AskChoice, FileChange, ToolEndCode } from "../../../generated/http
 import { toServiceError } from "../../base/errors.ts";
 import { redact } from "../../base/observe.ts";
 import type { QuestionOutcome } from "./questions.ts";
-import type { SettledAnswer, ToolCall, ToolIntent } from "../engine.ts";
+import type { SettledAnswer, ToolCall } from "../engine.ts";
+import type { ToolIntent } from "../tool/tool.ts";
 import type { SessionMode } from "../session/session.ts";
 import { decide, type PolicyContext, type PolicyDecision } from "./policy/policy.ts";
 import { OURSELVES, signatureOf, type ApprovalQuestion } from "./question.ts";

@@ -3,17 +3,10 @@ import type { RunUsage } from "../../../generated/http/client/types.gen.ts";
 import { MASK } from "../../base/observe.ts";
 import type { Tx, Store } from "../../store/store.ts";
 import type { QuestionRow, RunRow } from "../../store/schema/tables.ts";
-import {
-  zeroUsage,
-  type ToolAnswer,
-  type ToolCall,
-  type Usage,
-  type Message,
-  type ToolMessage,
-} from "../engine.ts";
+import { zeroUsage, type Usage, readRunUsage } from "../usage/usage.ts";
+import type { ToolAnswer, ToolCall, Message, ToolMessage } from "../engine.ts";
 import type { Steer } from "../run/control.ts";
 import { parseInput, isParked, RunStop } from "../run/run.ts";
-import { readRunUsage } from "../usage/run-usage.ts";
 import { brokenStep, steerEvents, unsavedEvents, type BrokenStep, type RunRecord } from "./rebuild-step.ts";
 import { callTool } from "../tool/call.ts";
 import type { ToolCallScope } from "../tool/scope.ts";

@@ -8,7 +8,7 @@ import { cancelOpenQuestions } from "../question/questions.ts";
 import { addAllMessages } from "../session/transcript.ts";
 import { cancelledOutcome, interruptedOutcome, concludeAllRuns } from "../run/control.ts";
 import { type Outcome } from "../run/run.ts";
-import { readRunUsage } from "../usage/run-usage.ts";
+import { readRunUsage } from "../usage/usage.ts";
 import type { AgentDeps } from "../deps.ts";
 import { questionsOf, suspended, type KnownRecords, startAgain } from "./resume.ts";
 import {

@@ -1,10 +1,9 @@
 /** Stops, steers and ends runs. Any process requests a stop or steers through the store; the process of the run reacts. */
-import { createId } from "../../base/text.ts";
+import { createId, headOf } from "../../base/text.ts";
 import type { Clock } from "../../base/time.ts";
 import type { JournalEvent } from "../../store/journal/journal.ts";
 import type { Store, Tx } from "../../store/store.ts";
 import type { RunUsage, RunToolCall } from "../../../generated/http/client/types.gen.ts";
-import { headOf } from "../../base/text.ts";
 import type { RunRow } from "../../store/schema/tables.ts";
 import { enqueueEndWebhook } from "./webhook.ts";
 import { runEvent, sessionEvent } from "./event.ts";
@@ -22,8 +21,7 @@ import {
 import { pendingSteers, steerEvents } from "../recovery/rebuild-step.ts";
 import type { AgentDeps } from "../deps.ts";
 import type { TurnEnd } from "../engine.ts";
-import { addRunUsage, toRunUsage } from "../usage/run-usage.ts";
-import { countUsage } from "../usage/queries.ts";
+import { addRunUsage, toRunUsage, countUsage } from "../usage/usage.ts";
 
 /** Shorter runs are not followed: following costs each of them, and no person can stop them in time. */
 const FOLLOW_AFTER_MS = 250;

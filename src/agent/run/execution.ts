@@ -1,27 +1,18 @@
 import { abortable } from "../../base/time.ts";
 import { createId } from "../../base/text.ts";
-import type { Span } from "../../base/observe.ts";
+import { offTracer, type Span } from "../../base/observe.ts";
 import type { RunToolCall } from "../../../generated/http/client/types.gen.ts";
 import type { NewEvent } from "../../store/journal/journal.ts";
 import type { Tx } from "../../store/store.ts";
 import type { RunRow, SessionRow } from "../../store/schema/tables.ts";
 import type { Budget } from "../usage/budgets.ts";
-import { toRunUsage } from "../usage/run-usage.ts";
+import { toRunUsage, addUsage, zeroUsage, type Usage } from "../usage/usage.ts";
 import { describeRunEnd, startRunSpan } from "../usage/spans.ts";
 import { CallOrder, type ToolCallScope } from "../tool/scope.ts";
 import { Delegation, type Spawner } from "../subagent/delegation.ts";
 import { fromEngine, runEvent, EventWriter } from "./event.ts";
-import {
-  addUsage,
-  zeroUsage,
-  type EngineTurn,
-  type TurnEnd,
-  type TurnPorts,
-  type Usage,
-  type Message,
-  formatModel,
-  type ModelRef,
-} from "../engine.ts";
+import type { EngineTurn, TurnEnd, TurnPorts, Message } from "../engine.ts";
+import { formatModel, type ModelRef } from "../model.ts";
 import { removeTurn, Sessions } from "../session/sessions.ts";
 import { loadContext, contextStart } from "../session/transcript.ts";
 import {
@@ -96,7 +87,8 @@ export class Execution {
       onFailure: (cause) =>
         this.#abort.abort(new RunStop("failure", "The run could not be recorded.", { cause })),
     });
-    this.#span = startRunSpan(deps.tracing, run, options.input.traceparent);
+    const parent = options.input.traceparent;
+    this.#span = deps.tracing ? startRunSpan(deps.tracing, run, parent) : offTracer.start("", { parent });
     this.#inactivity = this.#watch();
   }
 
@@ -135,7 +127,7 @@ export class Execution {
     const isUndone = this.#isUndone(whole);
     const conclude = async (tx: Tx): Promise<NewEvent | undefined> => {
       const outcome = await this.#outcome(tx, whole, isUndone);
-      describeRunEnd(this.#span, whole, outcome);
+      if (this.#span.isRecording) describeRunEnd(this.#span, whole, outcome);
       if (this.#scope) await this.#options.deps.questions.closeUncertain(tx, this.runId);
       return (await close.end(tx, outcome)) ? outcome.event : undefined;
     };

@@ -1,11 +1,6 @@
-import {
-  type ModelRef,
-  type ModelSettings,
-  type ToolSpec,
-  formatModel,
-  parseModel,
-  type Tool,
-} from "../engine.ts";
+import { type ModelRef, formatModel, parseModel } from "../model.ts";
+import type { ModelSettings, ToolSpec } from "../engine.ts";
+import type { Tool } from "../tool/tool.ts";
 import type { AgentDeps } from "../deps.ts";
 import { type BusyMode, type RunInput, type RunKind, newRun, type Prompt } from "./run.ts";
 import type { Tx } from "../../store/store.ts";

@@ -10,11 +10,11 @@ import {
   type OutputFormat,
   type ToolChoice,
   type ToolSpec,
-  type Usage,
   type Message,
   textOf,
-  type ModelRef,
 } from "../engine.ts";
+import type { Usage } from "../usage/usage.ts";
+import type { ModelRef } from "../model.ts";
 import { toApprovalRequest } from "../question/question.ts";
 import { nameOfId, type SessionAddress, type SessionSeed } from "../session/session.ts";
 

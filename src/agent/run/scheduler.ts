@@ -40,7 +40,7 @@ export class RunScheduler {
   readonly #queue: SessionQueue;
   readonly #budgets: Budgets;
   readonly #limit: ConcurrencyLimit;
-  readonly #onStart: ((run: RunRow) => void) | undefined;
+  readonly #onStart = new Set<(run: RunRow) => void>();
   readonly #onEnd: ((run: RunRow, prompt: RunInput["prompt"]) => void) | undefined;
   readonly #running = new Map<string, Execution>();
   /** Prompts being recorded and running runs. */
@@ -50,13 +50,11 @@ export class RunScheduler {
   #draining = false;
 
   /**
-   * `onStart` is called for each run that starts in this process, `onEnd` for each of a kept session that ended in it,
-   * after the commit. They MUST NOT throw.
+   * `onEnd` is called for each run of a kept session that ended in this process, after the commit. It MUST NOT throw.
    */
   constructor(
     deps: AgentDeps,
     options: {
-      readonly onStart?: (run: RunRow) => void;
       readonly onEnd?: (run: RunRow, prompt: RunInput["prompt"]) => void;
     } = {},
   ) {
@@ -67,7 +65,6 @@ export class RunScheduler {
       max: deps.settings.maxConcurrentRuns,
       onRelease: () => this.#startWaiting(),
     });
-    this.#onStart = options.onStart;
     this.#onEnd = options.onEnd;
     this.alive = new AliveSessions({ deps, running: this.#running, waiting: () => this.#limit.sessions });
   }
@@ -76,6 +73,12 @@ export class RunScheduler {
   get #executions(): Iterable<Execution> {
     const running = this.#running;
     return { [Symbol.iterator]: () => running.values() };
+  }
+
+  /** Calls `notify` for each run that starts in this process, until the returned function is called. It MUST NOT throw. */
+  onStart(notify: (run: RunRow) => void): () => void {
+    this.#onStart.add(notify);
+    return () => void this.#onStart.delete(notify);
   }
 
   /** Returns whether a run in this process uses a model of the provider. */
@@ -350,7 +353,7 @@ export class RunScheduler {
       suspended,
     });
     this.#running.set(started.run.id, execution);
-    this.#onStart?.(started.run);
+    for (const notify of this.#onStart) notify(started.run);
     const stop = this.#pendingCancellations.of(started.run.id);
     if (stop) void this.#track(this.#stopEarly(execution, stop));
     void this.#track(this.#conclude(execution, started).finally(permit.release));

@@ -6,7 +6,7 @@ import { leaseFor, UNLEASED } from "../../store/leases.ts";
 import type { Store, Tx } from "../../store/store.ts";
 import { lockName } from "../../store/tx/tx.ts";
 import type { SessionRow } from "../../store/schema/tables.ts";
-import type { TodoList, FileAccess, Tool, SessionVariables } from "../engine.ts";
+import type { TodoList, FileAccess, Tool, SessionVariables } from "../tool/tool.ts";
 import type { Clock } from "../../base/time.ts";
 
 /** The owner of a session and its id, name or key. Without these a new session is created for one prompt. */

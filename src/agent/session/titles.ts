@@ -1,7 +1,8 @@
 import { headOf } from "../../base/text.ts";
 import { redact } from "../../base/observe.ts";
 import type { RunRow } from "../../store/schema/tables.ts";
-import { completeOnce, textOf, type Message, parseModel, DEMO_MODEL } from "../engine.ts";
+import { completeOnce, textOf, type Message } from "../engine.ts";
+import { parseModel, DEMO_MODEL } from "../model.ts";
 import type { AgentDeps } from "../deps.ts";
 import { outputOf } from "../run/run.ts";
 import { MAX_TITLE_CHARACTERS } from "./change.ts";
@@ -23,9 +24,12 @@ interface Namer {
   nameOnce(id: string, title: string): Promise<boolean>;
 }
 
-interface Busyness {
-  /** Returns whether a run uses a model of the provider now. */
-  isInUse(provider: string): boolean;
+/** The runs of this process. */
+interface Runs {
+  /** Returns whether one uses a model of the provider. */
+  isUsing(provider: string): boolean;
+  /** Calls `notify` for each that starts, until the returned function is called. */
+  onStart(notify: (run: Pick<RunRow, "model">) => void): () => void;
 }
 
 /**
@@ -37,19 +41,12 @@ export class Titles {
   readonly #sessions: Namer;
   readonly #stop = new AbortController();
   readonly #open = new Set<Promise<void>>();
-  readonly #busyness: Busyness;
-  /** Calls of local servers, by provider. */
-  readonly #local = new Map<string, Set<AbortController>>();
+  readonly #runs: Runs;
 
-  constructor(deps: AgentDeps, sessions: Namer, busyness: Busyness) {
+  constructor(deps: AgentDeps, sessions: Namer, runs: Runs) {
     this.#deps = deps;
     this.#sessions = sessions;
-    this.#busyness = busyness;
-  }
-
-  /** Cancels naming that would keep the model of a starting run busy. */
-  giveWay({ model }: Pick<RunRow, "model">): void {
-    for (const call of this.#local.get(parseModel(model).provider) ?? []) call.abort();
+    this.#runs = runs;
   }
 
   /** Names the session of a run that ended, if it has no title yet. Never throws. */
@@ -111,21 +108,26 @@ export class Titles {
     }).catch((error: unknown) => {
       if (!signal.aborted) this.#deps.log.warn("a model failed to name a session", { run: run.id, error });
     });
-    this.#local.get(model.provider)?.delete(call);
+    call.end();
     // A truncated answer is not a title.
     return end?.stop === "end" ? usableTitle(redact(end.text)) : undefined;
   }
 
-  /** Undefined when a local server has a run to answer. */
-  #begin(provider: string): AbortController | undefined {
+  /**
+   * Begins a call. On a local server a run that starts cancels it, since it would keep the model busy. Undefined when such a
+   * server has a run to answer.
+   */
+  #begin(provider: string): { readonly signal: AbortSignal; end(): void } | undefined {
     const call = new AbortController();
     const isLocal = this.#deps.models.providers.some(
       (each) => each.name === provider && each.isLocal === true,
     );
-    if (!isLocal) return call;
-    if (this.#busyness.isInUse(provider)) return undefined;
-    this.#local.set(provider, (this.#local.get(provider) ?? new Set()).add(call));
-    return call;
+    if (!isLocal) return { signal: call.signal, end: () => {} };
+    if (this.#runs.isUsing(provider)) return undefined;
+    const end = this.#runs.onStart(({ model }) => {
+      if (parseModel(model).provider === provider) call.abort();
+    });
+    return { signal: call.signal, end };
   }
 }
 

@@ -5,7 +5,7 @@ import type { RunRow, SessionRow } from "../../store/schema/tables.ts";
 import type { AgentDeps } from "../deps.ts";
 import { runEvent } from "../run/event.ts";
 import { isFinalEvent, type RunFamily, type RunInput } from "../run/run.ts";
-import { type SubagentResult, type SubagentTask, ToolError } from "../engine.ts";
+import { type SubagentResult, type SubagentTask, ToolError } from "../tool/tool.ts";
 import { MAX_GOAL_CHARACTERS } from "../run/queries.ts";
 
 /** What delegation needs from the run scheduler. */

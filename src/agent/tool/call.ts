@@ -1,17 +1,15 @@
 import type { ClarifyQuestion, FileChange, Todo } from "../../../generated/http/client/types.gen.ts";
 import { RedactStream, forgetSecret, redact, redactValue, registerSecret } from "../../base/observe.ts";
 import { headOf, tailOf } from "../../base/text.ts";
+import type { SettledAnswer, ToolAnswer, ToolCall } from "../engine.ts";
 import {
-  type SettledAnswer,
-  type ToolAnswer,
-  type ToolCall,
   type Questions,
   type Tool,
   type ToolContext,
   ToolError,
   type ToolIntent,
   type ToolOutput,
-} from "../engine.ts";
+} from "./tool.ts";
 import { evaluate, type Evaluation, permission } from "../question/permission.ts";
 import type { QuestionContent, QuestionKind } from "../question/question.ts";
 import type { QuestionOutcome } from "../question/questions.ts";

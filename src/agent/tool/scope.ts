@@ -14,7 +14,7 @@ import type {
   TodoList,
   Tool,
   ToolContext,
-} from "../engine.ts";
+} from "./tool.ts";
 
 /** Dependencies and state of a run's tool calls. */
 export interface ToolCallScope {

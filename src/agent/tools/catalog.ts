@@ -1,5 +1,5 @@
 import { ServiceError } from "../../base/errors.ts";
-import type { Tool } from "../engine.ts";
+import type { Tool } from "../tool/tool.ts";
 import { createClarify } from "./clarify.ts";
 import { createDelegateTask } from "./delegate-task.ts";
 import { createPatch } from "./files/patch.ts";

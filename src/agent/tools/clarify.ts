@@ -1,6 +1,5 @@
 import type { ClarifyQuestion } from "../../../generated/http/client/types.gen.ts";
-import { closedObject, flag, nonEmptyText } from "../tool/schema.ts";
-import { defineTool, type Tool } from "../engine.ts";
+import { closedObject, flag, nonEmptyText, defineTool, type Tool } from "../tool/tool.ts";
 
 interface ClarifyInput {
   readonly questions: readonly {

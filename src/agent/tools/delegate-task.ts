@@ -1,5 +1,13 @@
-import { closedObject, freeText, nonEmptyText } from "../tool/schema.ts";
-import { defineTool, type SubagentResult, type SubagentTask, type Tool, ToolError } from "../engine.ts";
+import {
+  closedObject,
+  freeText,
+  nonEmptyText,
+  defineTool,
+  type SubagentResult,
+  type SubagentTask,
+  type Tool,
+  ToolError,
+} from "../tool/tool.ts";
 
 interface DelegateInput {
   readonly tasks: readonly SubagentTask[];

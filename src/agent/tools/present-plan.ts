@@ -1,5 +1,4 @@
-import { closedObject, nonEmptyText } from "../tool/schema.ts";
-import { defineTool, type Tool } from "../engine.ts";
+import { closedObject, nonEmptyText, defineTool, type Tool } from "../tool/tool.ts";
 
 /** The name of the tool, which only sessions in plan mode have. */
 export const PRESENT_PLAN = "present_plan";

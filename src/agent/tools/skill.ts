@@ -3,8 +3,14 @@ import { resolve } from "node:path";
 import { readForeign } from "../../base/system/own-files.ts";
 import { isInside } from "../../base/text.ts";
 import { readSkillText, type Skill, type Skills, splitFrontMatter } from "../skills/skills.ts";
-import { closedObject, nonEmptyText } from "../tool/schema.ts";
-import { defineTool, type Tool, type ToolContext, ToolError } from "../engine.ts";
+import {
+  closedObject,
+  nonEmptyText,
+  defineTool,
+  type Tool,
+  type ToolContext,
+  ToolError,
+} from "../tool/tool.ts";
 import { toToolError } from "./files/paths.ts";
 
 interface SkillInput {

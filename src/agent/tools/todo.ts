@@ -1,6 +1,13 @@
 import type { Todo } from "../../../generated/http/client/types.gen.ts";
-import { closedObject, flag, nonEmptyText } from "../tool/schema.ts";
-import { defineTool, type Tool, ToolError, type ToolOutput } from "../engine.ts";
+import {
+  closedObject,
+  flag,
+  nonEmptyText,
+  defineTool,
+  type Tool,
+  ToolError,
+  type ToolOutput,
+} from "../tool/tool.ts";
 
 interface TodoInput {
   readonly todos?: readonly Todo[];

@@ -1,8 +1,14 @@
 import { dirname } from "node:path";
 import { ServiceError } from "../../base/errors.ts";
 import { readAttachment } from "../attachments/attachment.ts";
-import { closedObject, nonEmptyText } from "../tool/schema.ts";
-import { defineTool, type Tool, type ToolContext, ToolError } from "../engine.ts";
+import {
+  closedObject,
+  nonEmptyText,
+  defineTool,
+  type Tool,
+  type ToolContext,
+  ToolError,
+} from "../tool/tool.ts";
 import { readsOf, realPath } from "./files/paths.ts";
 
 interface VisionInput {

@@ -6,10 +6,11 @@ import { type Clock, RateLimiter } from "../../base/time.ts";
 import type { RunRow } from "../../store/schema/tables.ts";
 import type { Store, Tx } from "../../store/store.ts";
 import { lockName } from "../../store/tx/tx.ts";
-import { formatModel, type ModelRef, type Refusal, type Usage } from "../engine.ts";
+import { formatModel, type ModelRef } from "../model.ts";
+import type { Refusal } from "../engine.ts";
+import { type Usage, dayOf, formatUsd, NANO, secondsToMidnight } from "./usage.ts";
 import { countAtWork } from "../run/queries.ts";
 import type { LimitedKey, RunInput } from "../run/run.ts";
-import { dayOf, formatUsd, NANO, secondsToMidnight } from "./money.ts";
 import { readSpending, type Spent } from "./queries.ts";
 
 export interface BudgetLimits {

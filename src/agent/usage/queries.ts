@@ -1,9 +1,6 @@
 /** What was used, as the database sums it: the spending of a day for budgets, and the usage of ended runs by day. */
-import type { RunRow, UsageDayRow } from "../../store/schema/tables.ts";
-import type { Store, Tx } from "../../store/store.ts";
-import { type ModelUsage, type Usage, usageByModel } from "../engine.ts";
-import type { FinalStatus } from "../run/run.ts";
-import { dayOf } from "./money.ts";
+import type { UsageDayRow } from "../../store/schema/tables.ts";
+import type { Store } from "../../store/store.ts";
 
 type Reader = Pick<Store, "read">;
 
@@ -27,51 +24,6 @@ export async function readSpending(
     .where(column, "=", value)
     .executeTakeFirst();
   return { tokens: Number(row?.tokens ?? 0), costNano: Number(row?.cost ?? 0) };
-}
-
-/** A run that ends, with what it used. */
-interface EndedRun {
-  readonly run: Pick<RunRow, "owner" | "key" | "model" | "kind">;
-  /** The surface that created its session. */
-  readonly source: string;
-  readonly status: FinalStatus;
-  /** Undefined: it used nothing. */
-  readonly usage: Usage | undefined;
-}
-
-/** Adds a run that ends to the usage of its day, inside `tx`: one row for each model that answered. */
-export function countUsage(tx: Tx, { run, source, status, usage }: EndedRun): void {
-  const isFailed = status === "failed" || status === "interrupted";
-  const about = { day: dayOf(tx.nowMs), owner: run.owner, key: run.key ?? "", source, kind: run.kind };
-  for (const [model, used] of usageByModel(usage, run.model)) {
-    const isOwn = model === run.model;
-    tx.count("usage_days", {
-      ...about,
-      model,
-      runs: isOwn ? 1 : 0,
-      failed_runs: isOwn && isFailed ? 1 : 0,
-      ...countersOf(used),
-    });
-  }
-}
-
-type Counters = Omit<
-  UsageDayRow,
-  "day" | "owner" | "key" | "model" | "source" | "kind" | "runs" | "failed_runs"
->;
-
-function countersOf(used: ModelUsage | undefined): Counters {
-  return {
-    model_calls: used?.modelCalls ?? 0,
-    tool_calls: used?.toolCalls ?? 0,
-    input_tokens: used?.inputTokens ?? 0,
-    cached_input_tokens: used?.cachedInputTokens ?? 0,
-    cache_write_tokens: used?.cacheWriteTokens ?? 0,
-    output_tokens: used?.outputTokens ?? 0,
-    reasoning_tokens: used?.reasoningTokens ?? 0,
-    unpriced_tokens: used?.unpricedTokens ?? 0,
-    cost_nano: used?.costNano ?? 0,
-  };
 }
 
 /** What usage can be grouped by, and filtered by. */

@@ -1,7 +1,7 @@
 /** The usage of days as the HTTP API and the command line show it. */
 import type { UsageBucket, UsageResult } from "../../../generated/http/client/types.gen.ts";
 import type { Store } from "../../store/store.ts";
-import { costUsd, dayOf } from "./money.ts";
+import { costUsd, dayOf } from "./usage.ts";
 import { readUsage, type UsageGroupRow, type UsageQuery } from "./queries.ts";
 
 export const DAY_MS = 86_400_000;

@@ -1,9 +1,11 @@
 /**
  * The spans that report runs, named after OpenTelemetry's semantic conventions for generative AI, 1.41.
  */
-import { noSpan, offTracer, type Span, type Tracer } from "../../base/observe.ts";
+import { noSpan, type Span, type Tracer } from "../../base/observe.ts";
 import type { RunRow } from "../../store/schema/tables.ts";
-import type { ModelRef, ModelSettings, ToolCall, TurnEnd, Usage, ToolStatus } from "../engine.ts";
+import type { ModelRef } from "../model.ts";
+import type { ModelSettings, ToolCall, TurnEnd, ToolStatus } from "../engine.ts";
+import type { Usage } from "./usage.ts";
 import type { Outcome } from "../run/run.ts";
 
 /** How runs are traced. */
@@ -23,12 +25,10 @@ const MAX_NAME_CHARACTERS = 128;
 
 /** Starts the span of a run. Its parent is the request that created the run, however long the run was queued. */
 export function startRunSpan(
-  tracing: AgentTracing | undefined,
+  { tracer, agentName }: AgentTracing,
   run: Pick<RunRow, "id" | "session_id" | "kind" | "model">,
   parent: string | undefined,
 ): Span {
-  if (!tracing) return parent === undefined ? noSpan : offTracer.start("", { parent });
-  const { tracer, agentName } = tracing;
   const span = tracer.start(`invoke_agent ${agentName}`, { parent });
   if (!span.isRecording) return span;
   const colon = run.model.indexOf(":");
@@ -46,7 +46,6 @@ export function startRunSpan(
 
 /** Adds a run's result. The span stays open until that result is recorded. */
 export function describeRunEnd(span: Span, end: TurnEnd, { status, event }: Outcome): void {
-  if (!span.isRecording) return;
   span.set({
     ...usageOf(end.usage),
     "gen_ai.response.finish_reasons": [end.stop],

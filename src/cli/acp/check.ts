@@ -2,7 +2,7 @@
 import process from "node:process";
 import { runCommand } from "citty";
 import packageFile from "../../../package.json" with { type: "json" };
-import { DEMO_MODEL, formatModel } from "../../agent/engine.ts";
+import { DEMO_MODEL, formatModel } from "../../agent/model.ts";
 import { ServiceError } from "../../base/errors.ts";
 import { redact } from "../../base/observe.ts";
 import { currentContext } from "../kit/context.ts";

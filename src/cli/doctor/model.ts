@@ -1,5 +1,5 @@
 /** The check of the default model: that its server answers, knows the model, and gives it enough context. */
-import { parseModel } from "../../agent/engine.ts";
+import { parseModel } from "../../agent/model.ts";
 import { listModels } from "../../app/model-servers.ts";
 import { describeModels, openModels } from "../../app/models.ts";
 import { createLog } from "../../base/observe.ts";

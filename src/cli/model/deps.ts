@@ -1,14 +1,13 @@
 /** The configured models, and a test call, for commands that need no service. */
 import type { Config } from "../../../generated/config/types.gen.ts";
-import type { ModelCatalog } from "../../agent/model.ts";
+import type { ModelCatalog, ModelRef } from "../../agent/model.ts";
 import { createLog } from "../../base/observe.ts";
 import { loadConfig, requireValid, type LoadedConfig } from "../../config/config.ts";
 import type { ResolvedProvider } from "../../config/providers.ts";
 import { hideSecrets } from "../../config/secret-values.ts";
 import { checkToolInput, describeModels, openModels, type ModelStatus } from "../../app/models.ts";
 import { currentContext } from "../kit/context.ts";
-import { createEngine } from "../../agent/model.ts";
-import type { ModelRef } from "../../agent/engine.ts";
+import { createEngine } from "../../agent/engines/scripted.ts";
 import { hasFailed, tryModel, type Trial } from "../../agent/engines/trial.ts";
 import { systemClock } from "../../base/time.ts";
 

@@ -3,7 +3,7 @@ import process from "node:process";
 import { defineCommand } from "citty";
 import { detectLocalServers } from "../../app/model-servers.ts";
 import { lacksKey, makerOf, missingKey } from "../../app/models.ts";
-import { formatModel } from "../../agent/engine.ts";
+import { formatModel } from "../../agent/model.ts";
 import { ServiceError } from "../../base/errors.ts";
 import { loadConfig } from "../../config/config.ts";
 import { setConfigValue } from "../../config/file.ts";

@@ -1,5 +1,5 @@
 /** Formats sessions and messages as text, Markdown and JSON, a page at a time. */
-import { formatUsd } from "../../agent/usage/money.ts";
+import { formatUsd } from "../../agent/usage/usage.ts";
 import { readTranscript } from "../../agent/session/queries.ts";
 import {
   type NumberedMessage,

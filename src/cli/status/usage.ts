@@ -1,7 +1,7 @@
 /** `agentd usage`: tokens and costs of the runs, by day or by what they are grouped by. */
 import { defineCommand } from "citty";
 import type { UsageBucket, UsageResult } from "../../client/http.ts";
-import { dayOf, formatUsd } from "../../agent/usage/money.ts";
+import { dayOf, formatUsd } from "../../agent/usage/usage.ts";
 import { USAGE_GROUPS } from "../../agent/usage/queries.ts";
 import { DAY_MS, daysBetween, readUsageBuckets, sumUsage } from "../../agent/usage/report.ts";
 import { UsageError } from "../kit/arguments.ts";

@@ -1,7 +1,8 @@
 /** A scripted agent from a YAML file: what it answers, which tools it calls, and how it fails. */
 import { setTimeout as sleep } from "node:timers/promises";
-import { defineTool, ToolError, type Tool, type TurnEnd } from "../../agent/engine.ts";
-import type { Script, ScriptState, ScriptStep } from "../../agent/model.ts";
+import { defineTool, ToolError, type Tool } from "../../agent/tool/tool.ts";
+import type { TurnEnd } from "../../agent/engine.ts";
+import type { Script, ScriptState, ScriptStep } from "../../agent/engines/scripted.ts";
 import { checkOnce, formatIssue, type JsonSchema } from "../../base/schema.ts";
 import { ServiceError } from "../../base/errors.ts";
 import { parseConfig, toPlain } from "../../config/file.ts";

@@ -5,7 +5,7 @@ import type { Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { defineCommand } from "citty";
-import { createScriptedEngine } from "../../agent/model.ts";
+import { createScriptedEngine } from "../../agent/engines/scripted.ts";
 import { ServiceError } from "../../base/errors.ts";
 import { createLog } from "../../base/observe.ts";
 import { systemClock } from "../../base/time.ts";

@@ -2,8 +2,7 @@
 import { redact } from "../../base/observe.ts";
 import { stat } from "node:fs/promises";
 import { findScriptFile } from "../../exec/script-file.ts";
-import { isReady } from "../../agent/engine.ts";
-import { type ModelCatalog } from "../../agent/model.ts";
+import { isReady, type ModelCatalog } from "../../agent/model.ts";
 import { type JobDefinition, toolsetNames } from "./job.ts";
 import type { PreflightDeps } from "../deps.ts";
 

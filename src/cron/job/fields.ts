@@ -1,6 +1,6 @@
 /** The fields of a job: from the input, from the job before the change, or their defaults. Pure. */
 import { EFFORTS } from "../../agent/agent.ts";
-import { formatModel } from "../../agent/engine.ts";
+import { formatModel } from "../../agent/model.ts";
 import { SKILL_NAME } from "../../agent/skills/skills.ts";
 import { suggest } from "../../base/suggest.ts";
 import { findAddressProblems, platformsOf } from "../../deliver/address.ts";

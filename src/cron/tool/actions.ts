@@ -1,7 +1,7 @@
 /** The actions of the agent's tool. Touches the machine. */
 import { realpath } from "node:fs/promises";
 import { isInside } from "../../base/text.ts";
-import { ToolError, type ToolContext } from "../../agent/engine.ts";
+import { ToolError, type ToolContext } from "../../agent/tool/tool.ts";
 import { ServiceError } from "../../base/errors.ts";
 import { redact } from "../../base/observe.ts";
 import { createJobContext, changeJob, defineJob, type JobContext } from "../job/input.ts";

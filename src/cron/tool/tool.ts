@@ -1,6 +1,6 @@
 import { JOB_ACTIONS, type CronjobInput } from "./input.ts";
 import type { JobService } from "../deps.ts";
-import { defineTool, type Tool, type ToolIntent } from "../../agent/engine.ts";
+import { defineTool, type Tool, type ToolIntent } from "../../agent/tool/tool.ts";
 import type { Command } from "../../agent/agent.ts";
 
 /** Returns the tool with which the agent creates, reads and changes jobs. Its actions are loaded on first use. */

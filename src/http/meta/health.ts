@@ -1,7 +1,7 @@
 import type { DetailedHealth, HealthCheck } from "../../../generated/http/client/types.gen.ts";
 import { countOpen } from "../../agent/run/queries.ts";
 import { countStored } from "../../agent/session/queries.ts";
-import { formatModel } from "../../agent/engine.ts";
+import { formatModel } from "../../agent/model.ts";
 import { readOutboxStats, type OutboxStats } from "../../deliver/outbox/stats.ts";
 import { readDeliveryStats } from "../../store/stats.ts";
 import type { HttpRequest, HttpResponse } from "../edge/contract.ts";

@@ -1,5 +1,6 @@
 /** The fields that requests for chats, responses and runs share. */
-import type { ModelRef, ToolChoice, ToolSpec } from "../../agent/engine.ts";
+import type { ModelRef } from "../../agent/model.ts";
+import type { ToolChoice, ToolSpec, Attachment, Message } from "../../agent/engine.ts";
 import type { Webhook, MessageContent } from "../../../generated/http/client/types.gen.ts";
 import type { Prompt, RunInput } from "../../agent/run/run.ts";
 import { recordWebhook } from "./run-webhook.ts";
@@ -10,7 +11,6 @@ import type { Identity } from "../edge/access.ts";
 import { isRecord } from "../../base/data.ts";
 import { SchemaSet } from "../../base/schema.ts";
 import { readAttachment } from "../../agent/attachments/attachment.ts";
-import type { Attachment, Message } from "../../agent/engine.ts";
 import { parseJson } from "../edge/input.ts";
 import { guardedFetch } from "../../base/net/fetch.ts";
 

@@ -5,12 +5,9 @@ import type {
   Price as PriceBody,
   Provider,
 } from "../../../generated/http/client/types.gen.ts";
-import { DEMO_MODEL, formatModel, type ModelRef } from "../../agent/engine.ts";
+import { DEMO_MODEL, formatModel, type ModelRef, type ModelProvider, type Price } from "../../agent/model.ts";
 import { hasFailed, tryModel } from "../../agent/engines/trial.ts";
-import type { ModelProvider } from "../../agent/model.ts";
-import { costUsd } from "../../agent/usage/money.ts";
-import type { Price } from "../../agent/usage/prices.ts";
-import { toRunUsage } from "../../agent/usage/run-usage.ts";
+import { costUsd, toRunUsage } from "../../agent/usage/usage.ts";
 import { ServiceError } from "../../base/errors.ts";
 import { redact } from "../../base/observe.ts";
 import { headOf, toOneLine } from "../../base/text.ts";

@@ -5,7 +5,7 @@ import type {
   Skill,
   Toolset,
 } from "../../../generated/http/client/types.gen.ts";
-import type { Tool } from "../../agent/engine.ts";
+import type { Tool } from "../../agent/tool/tool.ts";
 import { loadSkill, type FoundSkill } from "../../agent/skills/skills.ts";
 import { ServiceError } from "../../base/errors.ts";
 import { redact } from "../../base/observe.ts";

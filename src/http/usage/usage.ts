@@ -1,4 +1,4 @@
-import { dayOf } from "../../agent/usage/money.ts";
+import { dayOf } from "../../agent/usage/usage.ts";
 import { USAGE_GROUPS } from "../../agent/usage/queries.ts";
 import { DAY_MS, daysBetween, readUsageBuckets } from "../../agent/usage/report.ts";
 import { ServiceError } from "../../base/errors.ts";

@@ -1,8 +1,7 @@
 /** Methods about the connection. */
 import { gatewayEvents, hostRequests } from "../../../generated/gateway/host.gen.ts";
 import { ServiceError } from "../../base/errors.ts";
-import { DEMO_MODEL, isReady } from "../../agent/engine.ts";
-import { formatModel } from "../../agent/engine.ts";
+import { DEMO_MODEL, isReady, formatModel } from "../../agent/model.ts";
 import type { RpcGroup, RpcContext } from "../deps.ts";
 import { gatewayRequests } from "../../../generated/gateway/rpc.gen.ts";
 import { describeServer, isOpenTo, PROTOCOL } from "../connection/ready.ts";

@@ -27,7 +27,7 @@ import { runIdOf, turnIdOf } from "../events/payloads.ts";
 import { readMessages } from "../session/transcript.ts";
 import { notifyViewers } from "../events/hub.ts";
 import type { ActiveRow, SessionState } from "../../../generated/gateway/types/types.gen.ts";
-import { formatModel } from "../../agent/engine.ts";
+import { formatModel } from "../../agent/model.ts";
 
 type Names =
   | "session.active_list"

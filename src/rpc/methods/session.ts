@@ -2,7 +2,8 @@
 import type { SessionSeed, SessionSettings, LiveSession } from "../../agent/session/session.ts";
 import { cleanTitle, saveSession } from "../../agent/session/sessions.ts";
 import { EFFORTS } from "../../agent/agent.ts";
-import { formatModel, type Message } from "../../agent/engine.ts";
+import { formatModel } from "../../agent/model.ts";
+import type { Message } from "../../agent/engine.ts";
 import { ServiceError } from "../../base/errors.ts";
 import { createSessionId } from "../../base/text.ts";
 import type { SessionRow } from "../../store/schema/tables.ts";

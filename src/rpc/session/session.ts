@@ -25,7 +25,7 @@ import { runningTurn } from "../../agent/run/run.ts";
 import { countMessages } from "../../agent/session/queries.ts";
 import { readMessages, type MessagePage, turnSoFar } from "./transcript.ts";
 import { turnIdOf, usageOf } from "../events/payloads.ts";
-import { type ModelRef, formatModel } from "../../agent/engine.ts";
+import { type ModelRef, formatModel } from "../../agent/model.ts";
 import { activeSubagents } from "../../agent/run/queries.ts";
 import { readFile } from "node:fs/promises";
 import { dirname, join } from "node:path";

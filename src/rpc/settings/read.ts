@@ -8,7 +8,7 @@ import { loadConfig } from "../../config/config.ts";
 import { configPath } from "../../config/home.ts";
 import { schemaAt } from "../../config/check.ts";
 import { maskSecrets } from "../../config/secret-values.ts";
-import { isReady } from "../../agent/engine.ts";
+import { isReady } from "../../agent/model.ts";
 import { shownFolder } from "../session/files.ts";
 import { type CallerSession, describeInfo } from "../session/session.ts";
 import type { RpcContext, RpcDeps } from "../deps.ts";

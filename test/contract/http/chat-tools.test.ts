@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import type { ScriptState } from "../../../src/agent/model.ts";
+import type { ScriptState } from "../../../src/agent/engines/scripted.ts";
 import { assertError, scenario } from "../../harness/scenario.ts";
 import { readData } from "../../harness/sse.ts";
 

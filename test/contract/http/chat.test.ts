@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import type { Script } from "../../../src/agent/model.ts";
+import type { Script } from "../../../src/agent/engines/scripted.ts";
 import { scenario } from "../../harness/scenario.ts";
 import { readData, readFrames } from "../../harness/sse.ts";
 

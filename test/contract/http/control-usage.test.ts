@@ -1,7 +1,9 @@
 /** What runs use and cost: prices, the usage of a day, and budgets. */
 import assert from "node:assert/strict";
 import type { Run, UsageBucket, UsageResult } from "../../../generated/http/client/types.gen.ts";
-import { addUsage, type Engine, type ModelRef, type Usage, zeroUsage } from "../../../src/agent/engine.ts";
+import { addUsage, type Usage, zeroUsage } from "../../../src/agent/usage/usage.ts";
+import type { Engine } from "../../../src/agent/engine.ts";
+import type { ModelRef } from "../../../src/agent/model.ts";
 import { sweep } from "../../../src/store/retention.ts";
 import { list } from "../../harness/control.ts";
 import { FakeClock } from "../../harness/fake-clock.ts";

@@ -1,7 +1,7 @@
 /** The acceptance cases of Open Responses (2026-04-24), each as JSON and as a stream, held to the schemas of the spec. */
 import assert from "node:assert/strict";
 import type { ResponseObject } from "../../../generated/http/client/types.gen.ts";
-import type { Script } from "../../../src/agent/model.ts";
+import type { Script } from "../../../src/agent/engines/scripted.ts";
 import { checkStream, eventsOf, outputText, respond, responseOf } from "../../harness/responses.ts";
 import { scenario } from "../../harness/scenario.ts";
 import type { TestService } from "../../harness/service.ts";

@@ -6,7 +6,7 @@ import assert from "node:assert/strict";
 import process from "node:process";
 import { test, type TestContext } from "node:test";
 import fc from "fast-check";
-import type { ScriptState, ScriptStep } from "../../../src/agent/model.ts";
+import type { ScriptState, ScriptStep } from "../../../src/agent/engines/scripted.ts";
 import { specSchemas } from "../../../src/http/edge/input.ts";
 import { assertHealthy, operationsWith, type NamedOperation } from "../../harness/scenario.ts";
 import { oncePerFile } from "../../harness/guard.ts";

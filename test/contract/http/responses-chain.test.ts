@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import type { ResponseObject } from "../../../generated/http/client/types.gen.ts";
-import type { Script } from "../../../src/agent/model.ts";
+import type { Script } from "../../../src/agent/engines/scripted.ts";
 import {
   checkStream,
   eventsOf,

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { ResponseObject, ResponseStreamEvent } from "../../../generated/http/client/types.gen.ts";
-import type { Script } from "../../../src/agent/model.ts";
+import type { Script } from "../../../src/agent/engines/scripted.ts";
 import { callsOnce, testTool } from "../../harness/agent.ts";
 import {
   checkStream,

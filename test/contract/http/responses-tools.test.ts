@@ -1,7 +1,7 @@
 /** Tools of the client in the responses format: the agent asks for a call, the client answers it in the next request. */
 import assert from "node:assert/strict";
 import type { ResponseObject } from "../../../generated/http/client/types.gen.ts";
-import type { Script } from "../../../src/agent/model.ts";
+import type { Script } from "../../../src/agent/engines/scripted.ts";
 import { checkStream, eventsOf, outputText, respond, responseOf } from "../../harness/responses.ts";
 import { assertError, scenario } from "../../harness/scenario.ts";
 

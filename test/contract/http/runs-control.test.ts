@@ -1,6 +1,6 @@
 /** Steering and stopping, and what each state of a run makes of it. */
 import assert from "node:assert/strict";
-import type { Script } from "../../../src/agent/model.ts";
+import type { Script } from "../../../src/agent/engines/scripted.ts";
 import { callsOnce, testTool } from "../../harness/agent.ts";
 import { allEvents, createGate, fetchRun, post, runEvent, startRun } from "../../harness/runs.ts";
 import { assertError, scenario } from "../../harness/scenario.ts";

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import type { Script } from "../../../src/agent/model.ts";
+import type { Script } from "../../../src/agent/engines/scripted.ts";
 import { testTool } from "../../harness/agent.ts";
 import { allEvents, createGate, fetchRun, post, runEvent, startRun } from "../../harness/runs.ts";
 import { assertError, scenario } from "../../harness/scenario.ts";

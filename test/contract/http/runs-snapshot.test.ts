@@ -1,7 +1,7 @@
 /** What stands for the events of a run that are no longer kept. */
 import assert from "node:assert/strict";
 import type { RunEvent } from "../../../generated/http/client/types.gen.ts";
-import type { Script } from "../../../src/agent/model.ts";
+import type { Script } from "../../../src/agent/engines/scripted.ts";
 import { sweep } from "../../../src/store/retention.ts";
 import { testTool } from "../../harness/agent.ts";
 import { allEvents, createGate, fetchRun, post, runEvent, startRun } from "../../harness/runs.ts";

@@ -1,5 +1,5 @@
 /** Turns that ask questions, for the scenarios about answers. */
-import type { ScriptStep } from "../../../src/agent/model.ts";
+import type { ScriptStep } from "../../../src/agent/engines/scripted.ts";
 import type { RpcHost } from "../../harness/rpc.ts";
 import { openSession, type Probe } from "./scenario.ts";
 

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import type { Script } from "../../../src/agent/model.ts";
+import type { Script } from "../../../src/agent/engines/scripted.ts";
 import { createDelegateTask } from "../../../src/agent/tools/delegate-task.ts";
 import type { Json, RpcHost } from "../../harness/rpc.ts";
 import { openSession, rpcScenario, takeTurn } from "./scenario.ts";

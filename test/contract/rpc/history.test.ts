@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import type { ScriptStep } from "../../../src/agent/model.ts";
+import type { ScriptStep } from "../../../src/agent/engines/scripted.ts";
 import type { Json } from "../../harness/rpc.ts";
 import { questions } from "./asking.ts";
 import { openSession, rpcScenario, takeTurn } from "./scenario.ts";

@@ -1,7 +1,7 @@
 /** What existing hosts of this protocol family send, in their order, passes unchanged over both transports. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { demoScript, type Script } from "../../../src/agent/model.ts";
+import { demoScript, type Script } from "../../../src/agent/engines/scripted.ts";
 import { testTool } from "../../harness/agent.ts";
 import { connectPipes } from "../../harness/rpc-pipe.ts";
 import { connectSocket, type Json, type RpcHost } from "../../harness/rpc.ts";

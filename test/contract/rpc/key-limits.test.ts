@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { test } from "node:test";
-import type { Script } from "../../../src/agent/model.ts";
+import type { Script } from "../../../src/agent/engines/scripted.ts";
 import { FakeClock } from "../../harness/fake-clock.ts";
 import { bodyOf, upgrade } from "../../harness/rpc-raw.ts";
 import { connectSocket, type Json, type RpcHost } from "../../harness/rpc.ts";

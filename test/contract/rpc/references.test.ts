@@ -1,9 +1,8 @@
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
-import { readdir, readFile, stat, writeFile } from "node:fs/promises";
-import { mkdir, symlink } from "node:fs/promises";
+import { readdir, readFile, stat, writeFile, mkdir, symlink } from "node:fs/promises";
 import { join } from "node:path";
-import type { Script } from "../../../src/agent/model.ts";
+import type { Script } from "../../../src/agent/engines/scripted.ts";
 import type { Json, RpcHost } from "../../harness/rpc.ts";
 import { openSession, rpcScenario, takeTurn, type RpcSetting } from "./scenario.ts";
 

@@ -1,7 +1,7 @@
 /** Whoever loses the connection, or the server, goes on by cursor and hears the identical stream. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { Script } from "../../../src/agent/model.ts";
+import type { Script } from "../../../src/agent/engines/scripted.ts";
 import { callsOnce, testTool } from "../../harness/agent.ts";
 import { startCuttingProxy } from "../../harness/cutting-proxy.ts";
 import { connectSocket, type Json, type RpcHost } from "../../harness/rpc.ts";

@@ -1,8 +1,8 @@
 /** A contract test of the gateway: it provokes what it names, on both transports, and proves that it was seen. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { createScriptedEngine, type Script } from "../../../src/agent/model.ts";
-import type { Tool } from "../../../src/agent/engine.ts";
+import { createScriptedEngine, type Script } from "../../../src/agent/engines/scripted.ts";
+import type { Tool } from "../../../src/agent/tool/tool.ts";
 import { systemClock } from "../../../src/base/time.ts";
 import { testTool } from "../../harness/agent.ts";
 import { oncePerFile } from "../../harness/guard.ts";

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { Readable } from "node:stream";
 import { test } from "node:test";
-import type { Script } from "../../../src/agent/model.ts";
+import type { Script } from "../../../src/agent/engines/scripted.ts";
 import { currentRuntime } from "../../../src/base/system/machine.ts";
 import { serveStdio } from "../../../src/rpc/connection/stdio.ts";
 import { connectRaw, type RawHost } from "../../harness/rpc-raw.ts";

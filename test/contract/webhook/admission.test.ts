@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { checkSessionName } from "../../../src/agent/session/session.ts";
-import type { Script } from "../../../src/agent/model.ts";
+import type { Script } from "../../../src/agent/engines/scripted.ts";
 import { ServiceError } from "../../../src/base/errors.ts";
 import type { DeliveryRow, RunRow, SessionRow } from "../../../src/store/schema/tables.ts";
 import { serveChangedDeps, startWebhookService, type WebhookService } from "../../harness/webhook.ts";

@@ -11,7 +11,7 @@ import { test } from "node:test";
 import { text } from "node:stream/consumers";
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
-import { demoScript } from "../../../src/agent/model.ts";
+import { demoScript } from "../../../src/agent/engines/scripted.ts";
 import { programEnvironment } from "../../harness/program.ts";
 import { KEY, startTestService } from "../../harness/service.ts";
 

@@ -6,7 +6,7 @@ import { homedir, tmpdir } from "node:os";
 import { join } from "node:path";
 import process from "node:process";
 import { test } from "node:test";
-import type { Script } from "../../../src/agent/model.ts";
+import type { Script } from "../../../src/agent/engines/scripted.ts";
 import { testTool } from "../../harness/agent.ts";
 import { oncePerFile } from "../../harness/guard.ts";
 import { startCuttingProxy } from "../../harness/cutting-proxy.ts";

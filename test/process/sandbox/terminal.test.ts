@@ -6,7 +6,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import process from "node:process";
 import { after, before, describe, it } from "node:test";
-import type { ToolIntent } from "../../../src/agent/engine.ts";
+import type { ToolIntent } from "../../../src/agent/tool/tool.ts";
 import { decide } from "../../../src/agent/question/policy/policy.ts";
 import { Processes } from "../../../src/agent/tools/process/processes.ts";
 import { createTerminal } from "../../../src/agent/tools/process/terminal.ts";

@@ -6,7 +6,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import process from "node:process";
 import { describe, it } from "node:test";
-import type { Script, ScriptStep } from "../../../src/agent/model.ts";
+import type { Script, ScriptStep } from "../../../src/agent/engines/scripted.ts";
 import type { ToolMessage } from "../../../src/agent/engine.ts";
 import { Jobs } from "../../../src/cron/job/jobs.ts";
 import type { JobDefinition } from "../../../src/cron/job/job.ts";

@@ -1,5 +1,5 @@
 /** What the examples of all SDKs run against. */
-import type { Script } from "../../../src/agent/model.ts";
+import type { Script } from "../../../src/agent/engines/scripted.ts";
 import { testTool } from "../../harness/agent.ts";
 import { startTestService, type TestService } from "../../harness/service.ts";
 

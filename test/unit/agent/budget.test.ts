@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Budget, DaySpending, DayTotal } from "../../../src/agent/usage/budgets.ts";
-import { zeroUsage } from "../../../src/agent/engine.ts";
+import { zeroUsage } from "../../../src/agent/usage/usage.ts";
 import { FakeClock } from "../../harness/fake-clock.ts";
 import type { Store } from "../../../src/store/store.ts";
 import { openTestStore } from "../../harness/store.ts";

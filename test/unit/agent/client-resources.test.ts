@@ -5,7 +5,7 @@ import { test } from "node:test";
 import { AttachedClients } from "../../../src/agent/session/session.ts";
 import { createDelegateTask } from "../../../src/agent/tools/delegate-task.ts";
 import { createWriteFile } from "../../../src/agent/tools/files/write-file.ts";
-import type { FileAccess, Tool, ToolContext } from "../../../src/agent/engine.ts";
+import type { FileAccess, Tool, ToolContext } from "../../../src/agent/tool/tool.ts";
 import { createTestAgent, testTool } from "../../harness/agent.ts";
 import { workspace } from "./tools/call.ts";
 

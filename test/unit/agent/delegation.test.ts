@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { Script } from "../../../src/agent/model.ts";
+import type { Script } from "../../../src/agent/engines/scripted.ts";
 import { activeSubagents, subagentsOf } from "../../../src/agent/run/queries.ts";
 import { createDelegateTask } from "../../../src/agent/tools/delegate-task.ts";
-import type { SubagentTask } from "../../../src/agent/engine.ts";
+import type { SubagentTask } from "../../../src/agent/tool/tool.ts";
 import { createTestAgent, testTool } from "../../harness/agent.ts";
 
 const OWNER = "tester";

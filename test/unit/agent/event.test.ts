@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { zeroUsage, type Engine } from "../../../src/agent/engine.ts";
+import { zeroUsage } from "../../../src/agent/usage/usage.ts";
+import type { Engine } from "../../../src/agent/engine.ts";
 import { callsOnce, createTestAgent, testTool } from "../../harness/agent.ts";
 
 test("reasoning streams as deltas and is repeated whole in reasoning.completed", async () => {

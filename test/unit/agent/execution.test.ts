@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { type Engine, type EngineTurn, zeroUsage } from "../../../src/agent/engine.ts";
+import type { Engine, EngineTurn } from "../../../src/agent/engine.ts";
+import { zeroUsage } from "../../../src/agent/usage/usage.ts";
 import { FakeClock } from "../../harness/fake-clock.ts";
 import { callsOnce, createTestAgent, testTool } from "../../harness/agent.ts";
 

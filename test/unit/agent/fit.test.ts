@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { fitTools } from "../../../src/agent/run/prompt.ts";
-import { defineTool, type Tool } from "../../../src/agent/engine.ts";
-import type { ScriptState } from "../../../src/agent/model.ts";
+import { defineTool, type Tool } from "../../../src/agent/tool/tool.ts";
+import type { ScriptState } from "../../../src/agent/engines/scripted.ts";
 import { createTestAgent } from "../../harness/agent.ts";
 
 /** A tool whose description takes about this many tokens. */

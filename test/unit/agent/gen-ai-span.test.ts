@@ -160,8 +160,6 @@ test("a name that a model invented is bounded", () => {
 
 test("off: no span is made, and the trace context is passed on", () => {
   const place = { provider: { name: "p", type: "openai" }, settings: {} };
-  assert.equal(startRunSpan(undefined, run, undefined), noSpan);
-  assert.equal(startRunSpan(undefined, run, parent).traceparent, parent);
   assert.equal(startModelSpan(undefined, { provider: "p", id: "m" }, place), noSpan);
   const span = startRunSpan({ tracer: offTracer, agentName: "a" }, run, parent);
   assert.equal(startModelSpan(span, { provider: "p", id: "m" }, place).traceparent, parent);

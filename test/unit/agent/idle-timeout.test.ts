@@ -2,8 +2,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { createDelegateTask } from "../../../src/agent/tools/delegate-task.ts";
 import { IdleTimeout } from "../../../src/agent/run/control.ts";
-import type { Script } from "../../../src/agent/model.ts";
-import type { Tool } from "../../../src/agent/engine.ts";
+import type { Script } from "../../../src/agent/engines/scripted.ts";
+import type { Tool } from "../../../src/agent/tool/tool.ts";
 import { FakeClock } from "../../harness/fake-clock.ts";
 import { callsOnce, createTestAgent, testTool, type TestAgent } from "../../harness/agent.ts";
 

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { test } from "node:test";
-import type { Script } from "../../../src/agent/model.ts";
+import type { Script } from "../../../src/agent/engines/scripted.ts";
 import { KeyLimits } from "../../../src/agent/usage/budgets.ts";
 import { FakeClock } from "../../harness/fake-clock.ts";
 import { systemClock } from "../../../src/base/time.ts";

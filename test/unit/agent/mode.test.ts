@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { Script } from "../../../src/agent/model.ts";
+import type { Script } from "../../../src/agent/engines/scripted.ts";
 import { type SessionMode, settingsOf } from "../../../src/agent/session/session.ts";
 import { saveSession } from "../../../src/agent/session/sessions.ts";
 import { createDelegateTask } from "../../../src/agent/tools/delegate-task.ts";
-import type { ToolIntent } from "../../../src/agent/engine.ts";
+import type { ToolIntent } from "../../../src/agent/tool/tool.ts";
 import { callsOnce, createTestAgent, testTool, type TestAgent } from "../../harness/agent.ts";
 
 const OWNER = "tester";

@@ -1,7 +1,12 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { createModelCatalog, type ModelCatalog, type ModelProvider } from "../../../src/agent/model.ts";
-import { DEMO_MODEL, formatModel } from "../../../src/agent/engine.ts";
+import {
+  createModelCatalog,
+  type ModelCatalog,
+  type ModelProvider,
+  DEMO_MODEL,
+  formatModel,
+} from "../../../src/agent/model.ts";
 
 const provider = (name: string, type: string, models: readonly string[] = []): ModelProvider => ({
   name,

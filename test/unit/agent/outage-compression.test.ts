@@ -1,7 +1,7 @@
 /** The database fails while a run compresses its conversation. */
 import assert from "node:assert/strict";
 import { test, type TestContext } from "node:test";
-import type { Script } from "../../../src/agent/model.ts";
+import type { Script } from "../../../src/agent/engines/scripted.ts";
 import { faults } from "../../harness/failing-store.ts";
 import { HOW, Place } from "./outage-place.ts";
 

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import type { TestContext } from "node:test";
 import type { AgentSettings } from "../../../src/agent/deps.ts";
-import type { Script } from "../../../src/agent/model.ts";
+import type { Script } from "../../../src/agent/engines/scripted.ts";
 import type { JournalEvent } from "../../../src/store/journal/journal.ts";
 import { isUnavailable } from "../../../src/store/tx/group.ts";
 import { createTestAgent, testTool, type TestAgent } from "../../harness/agent.ts";

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { ServiceError } from "../../../src/base/errors.ts";
 import { registerSecret } from "../../../src/base/observe.ts";
-import type { ToolIntent } from "../../../src/agent/engine.ts";
+import type { ToolIntent } from "../../../src/agent/tool/tool.ts";
 import { callsOnce, createTestAgent, testTool, type TestAgent } from "../../harness/agent.ts";
 
 const ok = testTool(async ({ command }) => `ran ${command}`);

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { MODES, unchosenMode, type SessionMode } from "../../../src/agent/session/session.ts";
 import { decide, type PolicyContext, type PolicyMode } from "../../../src/agent/question/policy/policy.ts";
-import type { ToolIntent } from "../../../src/agent/engine.ts";
+import type { ToolIntent } from "../../../src/agent/tool/tool.ts";
 import { never, ordinary, risky } from "./policy/commands.ts";
 
 const places = { workspace: "/home/ada/project", home: "/home/ada", agentHome: "/home/ada/.agentd" };

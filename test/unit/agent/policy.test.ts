@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { decide, type PolicyContext, type PolicyMode } from "../../../src/agent/question/policy/policy.ts";
-import type { ToolIntent } from "../../../src/agent/engine.ts";
+import type { ToolIntent } from "../../../src/agent/tool/tool.ts";
 import { ordinary, risky } from "./policy/commands.ts";
 
 const places = { workspace: "/home/ada/work", home: "/home/ada", agentHome: "/home/ada/.agentd" };

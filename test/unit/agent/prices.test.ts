@@ -1,12 +1,17 @@
 import assert from "node:assert/strict";
 import { Socket } from "node:net";
 import { test } from "node:test";
-import { zeroUsage } from "../../../src/agent/engine.ts";
-import { addUsage, usageByModel } from "../../../src/agent/engine.ts";
-import type { ModelProvider } from "../../../src/agent/model.ts";
-import { formatUsd, secondsToMidnight } from "../../../src/agent/usage/money.ts";
-import { Prices } from "../../../src/agent/usage/prices.ts";
-import { addRunUsage, readRunUsage, toRunUsage } from "../../../src/agent/usage/run-usage.ts";
+import {
+  zeroUsage,
+  addUsage,
+  usageByModel,
+  formatUsd,
+  secondsToMidnight,
+  addRunUsage,
+  readRunUsage,
+  toRunUsage,
+} from "../../../src/agent/usage/usage.ts";
+import { type ModelProvider, Prices } from "../../../src/agent/model.ts";
 import { FakeClock } from "../../harness/fake-clock.ts";
 
 const clock = new FakeClock(Date.UTC(2026, 0, 1));

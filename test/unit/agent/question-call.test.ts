@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { OURSELVES } from "../../../src/agent/question/question.ts";
-import type { ToolContext } from "../../../src/agent/engine.ts";
+import type { ToolContext } from "../../../src/agent/tool/tool.ts";
 import { callsOnce, createTestAgent, testTool, type TestAgent } from "../../harness/agent.ts";
 
 type Asked = Awaited<ReturnType<TestAgent["event"]>>;

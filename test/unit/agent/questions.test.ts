@@ -4,7 +4,7 @@ import type { Questions } from "../../../src/agent/question/questions.ts";
 import { MAX_REPLY_CHARACTERS } from "../../../src/agent/question/question.ts";
 import { createClarify } from "../../../src/agent/tools/clarify.ts";
 import { createDelegateTask } from "../../../src/agent/tools/delegate-task.ts";
-import type { ToolContext } from "../../../src/agent/engine.ts";
+import type { ToolContext } from "../../../src/agent/tool/tool.ts";
 import { FakeClock } from "../../harness/fake-clock.ts";
 import { forgetSecret, registerSecret } from "../../../src/base/observe.ts";
 import { callsOnce, createTestAgent, TestVariables, testTool, type TestAgent } from "../../harness/agent.ts";

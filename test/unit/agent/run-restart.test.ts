@@ -1,7 +1,7 @@
 /** Runs that start again when their process is gone before they did anything. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { Script } from "../../../src/agent/model.ts";
+import type { Script } from "../../../src/agent/engines/scripted.ts";
 import type { Prompt } from "../../../src/agent/run/run.ts";
 import { callsOnce, createTestAgent, testTool, type TestAgent } from "../../harness/agent.ts";
 

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { ServiceError } from "../../../src/base/errors.ts";
-import type { Script } from "../../../src/agent/model.ts";
+import type { Script } from "../../../src/agent/engines/scripted.ts";
 import type { BusyMode } from "../../../src/agent/run/run.ts";
 import { createTestAgent, type TestAgent } from "../../harness/agent.ts";
 import { testDialect } from "../../harness/store.ts";

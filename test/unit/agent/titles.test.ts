@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { Script, ScriptStep } from "../../../src/agent/model.ts";
+import type { Script, ScriptStep } from "../../../src/agent/engines/scripted.ts";
 import { createDelegateTask } from "../../../src/agent/tools/delegate-task.ts";
 import { registerSecret } from "../../../src/base/observe.ts";
 import { createTestAgent, type TestAgent } from "../../harness/agent.ts";

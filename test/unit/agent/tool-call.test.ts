@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { registerSecret } from "../../../src/base/observe.ts";
-import { ToolError } from "../../../src/agent/engine.ts";
+import { ToolError } from "../../../src/agent/tool/tool.ts";
 import { FakeClock } from "../../harness/fake-clock.ts";
 import { ServiceError } from "../../../src/base/errors.ts";
 import { callsOnce, createTestAgent, testTool } from "../../harness/agent.ts";

@@ -1,9 +1,9 @@
 /** Why a tool call failed, as a code in its event and in the transcript. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { Script } from "../../../src/agent/model.ts";
+import type { Script } from "../../../src/agent/engines/scripted.ts";
 import { saveSession } from "../../../src/agent/session/sessions.ts";
-import { ToolError, type ToolIntent } from "../../../src/agent/engine.ts";
+import { ToolError, type ToolIntent } from "../../../src/agent/tool/tool.ts";
 import { callsOnce, createTestAgent, testTool, type TestAgent } from "../../harness/agent.ts";
 
 const DANGEROUS = "rm -rf build";

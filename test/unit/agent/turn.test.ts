@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { zeroUsage } from "../../../src/agent/usage/usage.ts";
 import { ServiceError } from "../../../src/base/errors.ts";
 import { createTestAgent } from "../../harness/agent.ts";
 import { unnamed } from "../../harness/unnamed.ts";
@@ -186,11 +187,7 @@ test("an engine that rejects ends its run as failed, logged, and the session con
       name: "broken",
       runTurn: async (turn) => {
         if (calls++ === 0) throw new Error("bug");
-        return {
-          stop: "end",
-          text: turn.runId,
-          usage: (await import("../../../src/agent/engine.ts")).zeroUsage,
-        };
+        return { stop: "end", text: turn.runId, usage: zeroUsage };
       },
     },
   });

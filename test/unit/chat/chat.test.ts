@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { defineTool } from "../../../src/agent/engine.ts";
-import type { Script } from "../../../src/agent/model.ts";
+import { defineTool } from "../../../src/agent/tool/tool.ts";
+import type { Script } from "../../../src/agent/engines/scripted.ts";
 import { startCuttingProxy } from "../../harness/cutting-proxy.ts";
 import { startTestService } from "../../harness/service.ts";
 import { shown, socketOf, startChat } from "./session.ts";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { Script } from "../../../src/agent/model.ts";
+import type { Script } from "../../../src/agent/engines/scripted.ts";
 import { answersOf, nextPart, putQuestion } from "../../../src/client/conversation/reduce-questions.ts";
 import { reduceEvent } from "../../../src/client/conversation/reduce.ts";
 import { INITIAL_STATE } from "../../../src/client/conversation/state.ts";

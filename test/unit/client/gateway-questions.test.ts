@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { Script } from "../../../src/agent/model.ts";
+import type { Script } from "../../../src/agent/engines/scripted.ts";
 import type { GatewayClient, GatewayQuestions } from "../../../src/client/gateway.ts";
 import { testTool } from "../../harness/agent.ts";
 import { connect, endsTurn, readUntil, socketTo } from "../../harness/gateway-client.ts";

@@ -9,7 +9,7 @@ import {
   streamRunEvents,
   type ResponseStreamEvent,
 } from "../../../src/client/http.ts";
-import type { ScriptState } from "../../../src/agent/model.ts";
+import type { ScriptState } from "../../../src/agent/engines/scripted.ts";
 import { startCuttingProxy } from "../../harness/cutting-proxy.ts";
 import { KEY, startTestService } from "../../harness/service.ts";
 

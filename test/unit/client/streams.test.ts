@@ -8,7 +8,7 @@ import {
   type ChatCompletionChunk,
   type RunEvent,
 } from "../../../src/client/http.ts";
-import type { ScriptState } from "../../../src/agent/model.ts";
+import type { ScriptState } from "../../../src/agent/engines/scripted.ts";
 import { startCuttingProxy } from "../../harness/cutting-proxy.ts";
 import { KEY, startTestService, type TestService } from "../../harness/service.ts";
 

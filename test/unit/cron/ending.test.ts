@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { callsOnce, testTool } from "../../harness/agent.ts";
-import type { ScriptStep } from "../../../src/agent/model.ts";
+import type { ScriptStep } from "../../../src/agent/engines/scripted.ts";
 import { createId } from "../../../src/base/text.ts";
 import { endLost } from "../../../src/cron/tick/reclaim.ts";
 import { endOccurrence } from "../../../src/cron/run/end.ts";

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { ScriptState } from "../../../src/agent/model.ts";
-import type { Tool } from "../../../src/agent/engine.ts";
+import type { ScriptState } from "../../../src/agent/engines/scripted.ts";
+import type { Tool } from "../../../src/agent/tool/tool.ts";
 import { registerSecret } from "../../../src/base/observe.ts";
 import { jobPrompt, type PromptParts } from "../../../src/cron/run/fire.ts";
 import { createTestCron, START_MS, type TestCron } from "../../harness/cron.ts";

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import type { RunInput } from "../../../src/agent/run/run.ts";
 import { decide } from "../../../src/agent/question/policy/policy.ts";
-import { defineTool, type ToolIntent } from "../../../src/agent/engine.ts";
+import { defineTool, type ToolIntent } from "../../../src/agent/tool/tool.ts";
 import { createCronjob } from "../../../src/cron/tool/tool.ts";
 import { Heartbeat } from "../../../src/cron/tick/ticker.ts";
 import { createTestCron, START_MS, type TestCron, type TestCronOptions } from "../../harness/cron.ts";

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { request as httpRequest, type IncomingMessage } from "node:http";
 import { test } from "node:test";
-import { defineTool } from "../../../src/agent/engine.ts";
+import { defineTool } from "../../../src/agent/tool/tool.ts";
 import { assertHealthy } from "../../harness/scenario.ts";
 import { KEY, startTestService, type TestService } from "../../harness/service.ts";
 import { readData, readFrames } from "../../harness/sse.ts";

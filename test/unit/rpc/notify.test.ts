@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import type { GatewayEvent } from "../../../generated/gateway/host.gen.ts";
-import type { Script, ScriptStep } from "../../../src/agent/model.ts";
+import type { Script, ScriptStep } from "../../../src/agent/engines/scripted.ts";
 import { callsOnce, testTool } from "../../harness/agent.ts";
 import { createTestGateway, essence, type TestHost } from "../../harness/rpc-host.ts";
 

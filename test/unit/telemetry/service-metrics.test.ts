@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { addUsage, zeroUsage } from "../../../src/agent/engine.ts";
+import { addUsage, zeroUsage } from "../../../src/agent/usage/usage.ts";
 import { createLog, silentLog } from "../../../src/base/observe.ts";
 import { createServiceMetrics } from "../../../src/telemetry/metrics.ts";
 import { parseExposition, sampleValue } from "../../harness/exposition.ts";

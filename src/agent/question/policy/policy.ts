@@ -2,7 +2,7 @@ import type { SessionMode } from "../../session/session.ts";
 import { reviewCommand } from "./command.ts";
 import { areaOf, checkRead, checkWrite, isInside, isVital, isWithin, type PolicyPaths } from "./paths.ts";
 import { ask, deny, isAlwaysAsked, isContained, rememberOf, type Finding, type Remember } from "./risk.ts";
-import type { ToolIntent } from "../../engine.ts";
+import type { ToolIntent } from "../../tool/tool.ts";
 
 /** What requires approval: risky calls (`ask`), all calls but reads (`always_ask`), or none (`yolo`). */
 export type PolicyMode = "ask" | "always_ask" | "yolo";

@@ -4,7 +4,7 @@ import { chmod, mkdir, open, rename, rm } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import { holdFolderOf } from "../../../base/system/contained.ts";
 import { refuseOwn } from "../../../base/system/own-files.ts";
-import { type FileAccess, type ToolContext, ToolError } from "../../engine.ts";
+import { type FileAccess, type ToolContext, ToolError } from "../../tool/tool.ts";
 import { statOf, toToolError } from "./paths.ts";
 
 /** Larger files are not transferred as a whole. */

@@ -1,6 +1,6 @@
 import type { FileChange } from "../../../../generated/http/client/types.gen.ts";
 import { applyPatch, createTwoFilesPatch, parsePatch, type StructuredPatch } from "diff";
-import { ToolError } from "../../engine.ts";
+import { ToolError } from "../../tool/tool.ts";
 import { headOf } from "../../../base/text.ts";
 
 /** One file of a diff. `before` is undefined for a new file, `after` for a deleted one. */

@@ -1,15 +1,17 @@
 import { rm } from "node:fs/promises";
 import type { FileChange } from "../../../../generated/http/client/types.gen.ts";
 import { readForeign } from "../../../base/system/own-files.ts";
-import { closedObject, flag, freeText } from "../../tool/schema.ts";
 import {
+  closedObject,
+  flag,
+  freeText,
   defineTool,
   type Tool,
   type ToolContext,
   ToolError,
   type ToolOutput,
   type ToolPreviewContext,
-} from "../../engine.ts";
+} from "../../tool/tool.ts";
 import { editedText, type Editing, stageText } from "./edited-file.ts";
 import { applyFileDiff, fileChange, type FileDiff, parseDiff, showDiff } from "./file-diff.ts";
 import { filePath, readsOf, realPath, statOf, suggestNames, toToolError, approvedOf } from "./paths.ts";

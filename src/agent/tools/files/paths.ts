@@ -7,8 +7,7 @@ import { basename, dirname, join, relative, resolve } from "node:path";
 import { editDistance } from "../../../base/suggest.ts";
 import { MovedError, openInside } from "../../../base/system/contained.ts";
 import { openForeign, OwnFileError } from "../../../base/system/own-files.ts";
-import { ToolError } from "../../engine.ts";
-import { nonEmptyText } from "../../tool/schema.ts";
+import { ToolError, nonEmptyText } from "../../tool/tool.ts";
 
 /** As on Linux. */
 export const MAX_PATH_CHARACTERS = 4_096;

@@ -1,6 +1,12 @@
 import { refuseOwn } from "../../../base/system/own-files.ts";
-import { closedObject, integer } from "../../tool/schema.ts";
-import { defineTool, type Tool, type ToolContext, ToolError } from "../../engine.ts";
+import {
+  closedObject,
+  integer,
+  defineTool,
+  type Tool,
+  type ToolContext,
+  ToolError,
+} from "../../tool/tool.ts";
 import { editedText } from "./edited-file.ts";
 import {
   filePath,

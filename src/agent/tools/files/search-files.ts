@@ -3,8 +3,16 @@ import { Worker } from "node:worker_threads";
 import ignore from "ignore";
 import { OwnFileError } from "../../../base/system/own-files.ts";
 import { secretReason } from "../../question/policy/paths.ts";
-import { closedObject, flag, integer, nonEmptyText } from "../../tool/schema.ts";
-import { defineTool, type Tool, type ToolContext, ToolError } from "../../engine.ts";
+import {
+  closedObject,
+  flag,
+  integer,
+  nonEmptyText,
+  defineTool,
+  type Tool,
+  type ToolContext,
+  ToolError,
+} from "../../tool/tool.ts";
 import { FileWalk } from "../../../base/system/file-walk.ts";
 import { isBinary, MAX_PATH_CHARACTERS, readsOf, resolvePath, statOf, openApproved } from "./paths.ts";
 

@@ -1,14 +1,15 @@
 import { stat } from "node:fs/promises";
 import type { FileChange } from "../../../../generated/http/client/types.gen.ts";
-import { closedObject, freeText } from "../../tool/schema.ts";
 import {
+  closedObject,
+  freeText,
   defineTool,
   type Tool,
   type ToolContext,
   ToolError,
   type ToolOutput,
   type ToolPreviewContext,
-} from "../../engine.ts";
+} from "../../tool/tool.ts";
 import { readForeign } from "../../../base/system/own-files.ts";
 import { editedText, stageText } from "./edited-file.ts";
 import { fileChange, MAX_SHOWN_BYTES } from "./file-diff.ts";

@@ -9,8 +9,17 @@ import {
   type RunningCommand,
   startCommand,
 } from "../../../exec/process-group.ts";
-import { closedObject, flag, freeText, nonEmptyText } from "../../tool/schema.ts";
-import { defineTool, type Tool, type ToolContext, ToolError, type ToolIntent } from "../../engine.ts";
+import {
+  closedObject,
+  flag,
+  freeText,
+  nonEmptyText,
+  defineTool,
+  type Tool,
+  type ToolContext,
+  ToolError,
+  type ToolIntent,
+} from "../../tool/tool.ts";
 
 interface StartOptions {
   readonly sessionId: string;

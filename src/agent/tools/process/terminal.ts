@@ -8,9 +8,17 @@ import { type CommandEnd, commandEnvironment, runCommand } from "../../../exec/p
 import { OutputExcerpt } from "../../../exec/output.ts";
 import { type OpenSandbox, type SandboxService, stoppedBySandbox } from "../../../exec/sandbox/service.ts";
 import { mentionsProgram } from "../../question/policy/starters.ts";
-import { closedObject, flag, nonEmptyText } from "../../tool/schema.ts";
-import { defineTool, type Tool, type ToolContext, ToolError, type ToolOutput } from "../../engine.ts";
-import type { ToolIntent } from "../../engine.ts";
+import {
+  closedObject,
+  flag,
+  nonEmptyText,
+  defineTool,
+  type Tool,
+  type ToolContext,
+  ToolError,
+  type ToolOutput,
+  type ToolIntent,
+} from "../../tool/tool.ts";
 import { directoryOf, MAX_PATH_CHARACTERS, realPath } from "../files/paths.ts";
 import type { Processes } from "./processes.ts";
 

@@ -5,8 +5,16 @@ import {
   BlockedAddressError,
   UnresolvedNameError,
 } from "../../../base/net/fetch.ts";
-import { closedObject, flag, integer, nonEmptyText } from "../../tool/schema.ts";
-import { defineTool, type Tool, type ToolContext, ToolError } from "../../engine.ts";
+import {
+  closedObject,
+  flag,
+  integer,
+  nonEmptyText,
+  defineTool,
+  type Tool,
+  type ToolContext,
+  ToolError,
+} from "../../tool/tool.ts";
 import { readPage } from "./page-reader.ts";
 
 interface WebFetchOptions {

@@ -1,7 +1,14 @@
 import { isRecord } from "../../../base/data.ts";
 import { guardedFetch, type GuardedFetchOptions, type GuardedResponse } from "../../../base/net/fetch.ts";
-import { closedObject, integer, nonEmptyText } from "../../tool/schema.ts";
-import { defineTool, type Tool, type ToolContext, ToolError } from "../../engine.ts";
+import {
+  closedObject,
+  integer,
+  nonEmptyText,
+  defineTool,
+  type Tool,
+  type ToolContext,
+  ToolError,
+} from "../../tool/tool.ts";
 import { PRIVATE_HOSTS_HINT, toWebError } from "./fetch.ts";
 import { headOf } from "../../../base/text.ts";
 

@@ -1,5 +1,6 @@
 import type { RunUsage, Session, SessionMessage } from "../../../../generated/http/client/types.gen.ts";
-import { formatModel, textOf, type Message } from "../../../agent/engine.ts";
+import { formatModel } from "../../../agent/model.ts";
+import { textOf, type Message } from "../../../agent/engine.ts";
 import {
   activeRuns,
   cursorBehind,

@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import process from "node:process";
 import { mock, test } from "node:test";
-import { addUsage, zeroUsage, type ToolSpec } from "../../../../src/agent/engine.ts";
+import { addUsage, zeroUsage } from "../../../../src/agent/usage/usage.ts";
+import type { ToolSpec } from "../../../../src/agent/engine.ts";
 import { calling, saying, tooLong, type ModelReply, type Piece } from "../../../harness/openai-server.ts";
 import { startLocalEngine } from "./local-engine.ts";
 import { engineScenarios, randomMoves, type ModelMove } from "./scenarios.ts";

@@ -1,4 +1,4 @@
-import { createScriptedEngine, type ScriptStep } from "../../../../src/agent/model.ts";
+import { createScriptedEngine, type ScriptStep } from "../../../../src/agent/engines/scripted.ts";
 import { systemClock } from "../../../../src/base/time.ts";
 import { engineScenarios, type ModelMove } from "./scenarios.ts";
 

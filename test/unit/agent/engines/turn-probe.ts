@@ -9,9 +9,9 @@ import type {
   ToolSpec,
   TurnEnd,
   TurnPorts,
-  Usage,
   Message,
 } from "../../../../src/agent/engine.ts";
+import type { Usage } from "../../../../src/agent/usage/usage.ts";
 
 export interface ProbeOptions {
   readonly turn?: Partial<Omit<EngineTurn, "ports">>;

@@ -5,7 +5,7 @@ import process from "node:process";
 import { fileURLToPath } from "node:url";
 import type { McpServerOptions } from "../../../../src/agent/mcp/connection.ts";
 import { McpServers, type McpServersOptions } from "../../../../src/agent/mcp/servers.ts";
-import type { Tool } from "../../../../src/agent/engine.ts";
+import type { Tool } from "../../../../src/agent/tool/tool.ts";
 import { systemClock, type Clock } from "../../../../src/base/time.ts";
 import { silentLog, type Log } from "../../../../src/base/observe.ts";
 

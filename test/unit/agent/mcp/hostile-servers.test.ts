@@ -6,7 +6,7 @@ import { McpServer } from "@modelcontextprotocol/sdk/server/mcp.js";
 import { StreamableHTTPServerTransport } from "@modelcontextprotocol/sdk/server/streamableHttp.js";
 import { z } from "zod";
 import { McpServers, toolName } from "../../../../src/agent/mcp/servers.ts";
-import { ToolError } from "../../../../src/agent/engine.ts";
+import { ToolError } from "../../../../src/agent/tool/tool.ts";
 import { createLog, silentLog } from "../../../../src/base/observe.ts";
 import { SchemaSet } from "../../../../src/base/schema.ts";
 import { call } from "../tools/call.ts";

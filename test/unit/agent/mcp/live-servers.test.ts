@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import { ToolError, type Questions } from "../../../../src/agent/engine.ts";
+import { ToolError, type Questions } from "../../../../src/agent/tool/tool.ts";
 import { McpServers } from "../../../../src/agent/mcp/servers.ts";
 import { decide } from "../../../../src/agent/question/policy/policy.ts";
 import { FakeClock } from "../../../harness/fake-clock.ts";

@@ -5,7 +5,13 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import process from "node:process";
 import { SchemaSet } from "../../../../src/base/schema.ts";
-import type { Questions, Tool, ToolContext, ToolIntent, ToolOutput } from "../../../../src/agent/engine.ts";
+import type {
+  Questions,
+  Tool,
+  ToolContext,
+  ToolIntent,
+  ToolOutput,
+} from "../../../../src/agent/tool/tool.ts";
 
 export interface CallOptions {
   readonly cwd: string;

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { createDelegateTask } from "../../../../src/agent/tools/delegate-task.ts";
-import { ToolError, type SubagentResult, type SubagentTask } from "../../../../src/agent/engine.ts";
+import { ToolError, type SubagentResult, type SubagentTask } from "../../../../src/agent/tool/tool.ts";
 import { call, inspect } from "./call.ts";
 
 const delegateTask = createDelegateTask();

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import { ToolError, type FileAccess, type Tool } from "../../../../src/agent/engine.ts";
+import { ToolError, type FileAccess, type Tool } from "../../../../src/agent/tool/tool.ts";
 import { createPatch } from "../../../../src/agent/tools/files/patch.ts";
 import { createReadFile } from "../../../../src/agent/tools/files/read-file.ts";
 import { createWriteFile } from "../../../../src/agent/tools/files/write-file.ts";

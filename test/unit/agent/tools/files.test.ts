@@ -13,7 +13,7 @@ import { homedir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import { ServiceError } from "../../../../src/base/errors.ts";
-import { ToolError } from "../../../../src/agent/engine.ts";
+import { ToolError } from "../../../../src/agent/tool/tool.ts";
 import { Skills } from "../../../../src/agent/skills/skills.ts";
 import { createTools } from "../../../../src/agent/tools/catalog.ts";
 import { createPatch } from "../../../../src/agent/tools/files/patch.ts";

@@ -7,7 +7,7 @@ import { pathToFileURL } from "node:url";
 import { readLinked } from "../../../../src/acp/prompt/content-file.ts";
 import { readAttachment } from "../../../../src/agent/attachments/attachment.ts";
 import { contextFiles, Skills } from "../../../../src/agent/skills/skills.ts";
-import { ToolError } from "../../../../src/agent/engine.ts";
+import { ToolError } from "../../../../src/agent/tool/tool.ts";
 import { createPatch } from "../../../../src/agent/tools/files/patch.ts";
 import { createReadFile } from "../../../../src/agent/tools/files/read-file.ts";
 import { createSearchFiles } from "../../../../src/agent/tools/files/search-files.ts";

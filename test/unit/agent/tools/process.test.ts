@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { existsSync, readFileSync } from "node:fs";
 import process from "node:process";
 import { test } from "node:test";
-import { ToolError } from "../../../../src/agent/engine.ts";
+import { ToolError } from "../../../../src/agent/tool/tool.ts";
 import { createProcess, Processes } from "../../../../src/agent/tools/process/processes.ts";
 import { createTerminal } from "../../../../src/agent/tools/process/terminal.ts";
 import { forgetSecret, registerSecret } from "../../../../src/base/observe.ts";

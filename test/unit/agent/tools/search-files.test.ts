@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { mkdirSync, symlinkSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { test } from "node:test";
-import { ToolError } from "../../../../src/agent/engine.ts";
+import { ToolError } from "../../../../src/agent/tool/tool.ts";
 import { createSearchFiles } from "../../../../src/agent/tools/files/search-files.ts";
 import { call, inspect, workspace } from "./call.ts";
 

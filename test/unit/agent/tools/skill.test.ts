@@ -3,7 +3,7 @@ import { mkdirSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { Skills } from "../../../../src/agent/skills/skills.ts";
-import { ToolError } from "../../../../src/agent/engine.ts";
+import { ToolError } from "../../../../src/agent/tool/tool.ts";
 import { createSkill } from "../../../../src/agent/tools/skill.ts";
 import { call, workspace } from "./call.ts";
 

@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import process from "node:process";
 import { test } from "node:test";
-import { ToolError, type Tool } from "../../../../src/agent/engine.ts";
+import { ToolError, type Tool } from "../../../../src/agent/tool/tool.ts";
 import { createTerminal, mentionsSudo } from "../../../../src/agent/tools/process/terminal.ts";
 import { call, workspace } from "./call.ts";
 

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import process from "node:process";
 import { test } from "node:test";
 import { createTerminal } from "../../../../src/agent/tools/process/terminal.ts";
-import { ToolError } from "../../../../src/agent/engine.ts";
+import { ToolError } from "../../../../src/agent/tool/tool.ts";
 import { systemClock } from "../../../../src/base/time.ts";
 import { call, callWhole, inspect, workspace, watchMemory } from "./call.ts";
 

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Todo } from "../../../../generated/http/client/types.gen.ts";
 import { createTodo } from "../../../../src/agent/tools/todo.ts";
-import { ToolError } from "../../../../src/agent/engine.ts";
+import { ToolError } from "../../../../src/agent/tool/tool.ts";
 import { createTestAgent } from "../../../harness/agent.ts";
 import { call, callWhole, inspect } from "./call.ts";
 

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import { type Completion, ToolError } from "../../../../src/agent/engine.ts";
+import { type Completion, ToolError } from "../../../../src/agent/tool/tool.ts";
 import { createVisionAnalyze } from "../../../../src/agent/tools/vision-analyze.ts";
 import { pngBytes } from "../attachments/images.ts";
 import { call, inspect, workspace } from "./call.ts";
