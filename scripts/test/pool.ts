@@ -6,6 +6,8 @@ import type { TestResult, WorkerMessage } from "./events.ts";
 
 /** A test that says nothing for so long hangs, also on a machine where everything takes twenty times as long. */
 const SILENCE_MS = 300_000;
+/** How long after the end of a worker what it wrote may still arrive; a process that it left keeps its output open. */
+const LAST_WORDS_MS = 1_000;
 
 export interface FileCost {
   readonly durationMs: number;
@@ -85,6 +87,11 @@ function runWorker(queue: string[], options: PoolOptions): Promise<void> {
   for (const stream of [child.stdout, child.stderr]) {
     stream?.setEncoding("utf8").on("data", (text: string) => onOutput(current?.file ?? "", text));
   }
+  // A worker that is gone before it hears of its next file; its end tells.
+  child.on("error", () => {});
+  child.once("exit", () => {
+    setTimeout(() => [child.stdout, child.stderr].forEach((stream) => stream?.destroy()), LAST_WORDS_MS).unref();
+  });
   return new Promise((resolve) => {
     child.once("close", (code, killedBy) => {
       clearTimeout(watchdog);

@@ -7,7 +7,11 @@ import { createGuard } from "../../test/harness/guard.ts";
 import { LAST } from "./events.ts";
 import { beginTracking, endTracking } from "./tracking.ts";
 
+const LOOK_EVERY_MS = 500;
 const guard = createGuard();
+
+// Without a pool nobody reads the results. A listener for its end would keep a process alive whose test waits for nothing.
+setInterval(() => process.connected || process.exit(1), LOOK_EVERY_MS).unref();
 
 for await (const file of filesOfPool()) {
   beginTracking();

@@ -1,7 +1,6 @@
 /** A service that is brought to a certain point and waits there to be killed, or that looks at what is left after it. */
 import { appendFileSync } from "node:fs";
 import process from "node:process";
-import { setInterval } from "node:timers";
 import type { Message } from "../../src/agent/engine.ts";
 import { defineTool } from "../../src/agent/tool/tool.ts";
 import { readTranscript } from "../../src/agent/session/queries.ts";
@@ -10,11 +9,12 @@ import { systemClock } from "../../src/base/time.ts";
 import { createLog } from "../../src/base/observe.ts";
 import { startFromHome } from "../../src/app/start.ts";
 import type { Service } from "../../src/app/service.ts";
+import { endWithParent } from "../unit/store/child.ts";
 
 const [scenario = "", home = "", database = "", marks = ""] = process.argv.slice(2);
 const OWNER = "tester";
 const never = () => new Promise<never>(() => {});
-setInterval(() => {}, 60_000);
+endWithParent();
 
 /** Leaves a mark each time it runs, and hangs when told to. */
 const mark = defineTool<{ text: string; hang?: boolean }>({

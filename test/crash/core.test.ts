@@ -26,7 +26,7 @@ interface Left {
 /** Starts the child and resolves with what it says; it is killed then. */
 function runChild(args: readonly string[]): Promise<unknown> {
   const [file, ...words] = scriptCommand(child, ...args);
-  const running = spawn(file, words, { env: programEnvironment(), stdio: ["ignore", "pipe", "pipe"] });
+  const running = spawn(file, words, { env: programEnvironment(), stdio: "pipe" });
   let [out, err] = ["", ""];
   running.stderr.on("data", (bytes: Uint8Array) => (err += bytes.toString()));
   return new Promise((resolve, reject) => {

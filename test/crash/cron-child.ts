@@ -14,6 +14,7 @@ import { openStore } from "../../src/store/open.ts";
 import type { Store, Tx } from "../../src/store/store.ts";
 import { CompressedClock, type Compression } from "../harness/compressed-clock.ts";
 import { testConfig } from "../harness/service.ts";
+import { endWithParent } from "../unit/store/child.ts";
 
 export interface ChildOptions {
   readonly home: string;
@@ -38,6 +39,7 @@ const clock = new CompressedClock(compression);
 const tell = (value: unknown) => void process.stdout.write(`${JSON.stringify(value)}\n`);
 const note = (file: string, value: unknown) => appendFileSync(join(home, file), `${JSON.stringify(value)}\n`);
 
+endWithParent();
 noteStalls();
 const log = createLog("info", (line) => appendFileSync(join(home, "log.jsonl"), `${line}\n`));
 const opened = await openStore({

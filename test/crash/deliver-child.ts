@@ -5,6 +5,7 @@ import { silentLog } from "../../src/base/observe.ts";
 import { Dispatcher } from "../../src/deliver/outbox/dispatch.ts";
 import { createTargets, type Target } from "../../src/deliver/target.ts";
 import { openStore } from "../../src/store/open.ts";
+import { endWithParent } from "../unit/store/child.ts";
 
 const [url = "", platform = "", life = ""] = process.argv.slice(2);
 
@@ -47,4 +48,4 @@ await new Dispatcher({
   pollMs: 50,
 }).start();
 console.log(JSON.stringify("started"));
-setInterval(() => {}, 1_000);
+endWithParent();

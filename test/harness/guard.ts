@@ -4,11 +4,12 @@
  */
 import process from "node:process";
 import { after, type TestContext } from "node:test";
-import { setImmediate as nextTurn } from "node:timers/promises";
+import { setTimeout as sleep } from "node:timers/promises";
 import { forgetSecrets } from "../../src/base/observe.ts";
 
 /** How long a handle may take to close after its test: the other end of a socket closes a few turns later. */
 const GRACE_MS = 2_000;
+const LOOK_AGAIN_MS = 1;
 
 export interface Guard {
   /** Looks after every test and subtest registered in `t` from now on. */
@@ -162,14 +163,14 @@ async function openHandles(before: Handles): Promise<string[]> {
     if (left.size === 0) return [];
     if (performance.now() > endMs) return [...left].map(([kind, count]) => `${count} open ${kind}`);
     closeIdleConnections();
-    await nextTurn();
+    await sleep(LOOK_AGAIN_MS);
   }
 }
 
 function handles(): Handles {
   const counts = new Map<string, number>();
   for (const kind of process.getActiveResourcesInfo()) {
-    // Work that ends by itself, and the turn that the guard itself waits for.
+    // Work that ends by itself.
     if (kind === "Immediate" || kind.endsWith("Req") || kind.endsWith("ReqPromise")) continue;
     counts.set(kind, (counts.get(kind) ?? 0) + 1);
   }

@@ -6,10 +6,11 @@ import { Dispatcher } from "../../../src/deliver/outbox/dispatch.ts";
 import { createTargets } from "../../../src/deliver/target.ts";
 import { createWebhookTarget } from "../../../src/deliver/targets/webhook.ts";
 import { openStore } from "../../../src/store/open.ts";
+import { endWithParent } from "../store/child.ts";
 
 const [url = "", host = ""] = process.argv.slice(2);
 const clock = systemClock;
 const target = createWebhookTarget({ clock, version: "child", allowedPrivateHosts: [host] });
 const store = await openStore({ url });
 await new Dispatcher({ store, clock, log: silentLog, targets: createTargets([target]) }).start();
-setInterval(() => {}, 1_000);
+endWithParent();

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import process from "node:process";
@@ -104,6 +104,31 @@ test("a file that ends its process fails, and the files behind it still run", as
       ["passed", undefined],
     ],
   );
+});
+
+test("a process that is killed from outside fails the test that it ran, also when a child of it holds its output", async () => {
+  const folder = await mkdtemp(join(tmpdir(), "agentd-killed-"));
+  const pidFile = join(folder, "pid");
+  const killed = `import { spawn } from "node:child_process"; import { writeFileSync } from "node:fs";
+    test("is killed", async () => {
+      const child = spawn("sleep", ["600"], { stdio: "inherit" });
+      writeFileSync(${JSON.stringify(pidFile)}, String(child.pid));
+      process.kill(process.pid, "SIGKILL");
+      await new Promise(() => {});
+    });`;
+  try {
+    const results = await run(killed, `test("behind", () => {});`);
+    assert.deepEqual(
+      results.map(({ outcome, error }) => [outcome, error]),
+      [
+        ["failed", "the process ended with SIGKILL"],
+        ["passed", undefined],
+      ],
+    );
+  } finally {
+    process.kill(Number(await readFile(pidFile, "utf8")), "SIGKILL");
+    await rm(folder, { recursive: true, force: true });
+  }
 });
 
 test("a file that cannot be loaded fails", async () => {

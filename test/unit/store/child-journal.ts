@@ -1,6 +1,7 @@
 /** Follows a session and appends to it: `url session run count`. Ends when it has seen both writers' events. */
 import process from "node:process";
 import { openStore } from "../../../src/store/open.ts";
+import { endWithParent } from "./child.ts";
 import { deltas } from "./rows.ts";
 
 const [url = "", sessionId = "", runId = "", count = "0"] = process.argv.slice(2);
@@ -13,8 +14,8 @@ async function appendAll() {
   }
 }
 
-// Waiting for another process's events does not keep a process alive by itself.
-const alive = setInterval(() => {}, 1_000);
+// Waiting for another process's events does not keep a process alive by itself; this does.
+endWithParent();
 const appending = appendAll();
 let seen = 0;
 say({ ready: true });
@@ -25,4 +26,4 @@ for await (const events of store.journal.follow({ sessionId })) {
 }
 await appending;
 await store.close();
-clearInterval(alive);
+process.exit();

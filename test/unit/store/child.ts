@@ -23,6 +23,14 @@ export function startChild(script: string, args: readonly string[]): Child {
   return { process: child, lines: parsed(lines), exit };
 }
 
+/**
+ * To be called by a script that does not end by itself: it ends when the process is gone that started it, which cannot kill
+ * it any more.
+ */
+export function endWithParent(): void {
+  process.stdin.once("end", () => process.exit(1)).resume();
+}
+
 async function* parsed(lines: AsyncIterator<string>): AsyncGenerator<unknown> {
   for (let line = await lines.next(); !line.done; line = await lines.next()) yield JSON.parse(line.value);
 }
