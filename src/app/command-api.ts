@@ -170,7 +170,7 @@ async function wireApi(home: Home, store: Store, needs: Needs): Promise<Opened> 
   return { ...needs, api, close };
 }
 
-/** A default model that cannot answer must not keep anybody from the jobs and messages of the home. */
+/** Commands about jobs and messages work even if the default model cannot answer. */
 async function modelsOf({ config, env, log }: Home, { localModels }: Needs): Promise<Models> {
   const model = localModels ? config.model : { ...config.model, detect_local: false };
   try {
@@ -182,7 +182,7 @@ async function modelsOf({ config, env, log }: Home, { localModels }: Needs): Pro
   }
 }
 
-/** The keys of the configuration. The caller needs none, so one that cannot be read is no reason to stop. */
+/** The keys of the configuration. The caller needs none, so commands work even if they cannot be read. */
 function keysOf({ config, env }: Home): KeyRing {
   const { key, keys } = config.api_server;
   const none: KeyRing = { required: true, find: () => undefined };
