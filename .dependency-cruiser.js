@@ -240,6 +240,7 @@ const publicFiles = {
     "backup/archive",
     "backup/backup",
     "backup/scrub",
+    "command-api",
     "config-service",
     "home",
     "model-servers",

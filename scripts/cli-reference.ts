@@ -7,7 +7,7 @@ import { join } from "node:path";
 import process from "node:process";
 import { parseArgs } from "node:util";
 import type { CommandDef } from "citty";
-import { GLOBAL_OPTIONS, renderUsage, subCommandNames, subCommandOf } from "../src/cli/kit/command.ts";
+import { globalOptionsOf, renderUsage, subCommandNames, subCommandOf } from "../src/cli/kit/command.ts";
 import { rootCommand } from "../src/cli/root.ts";
 
 const MARKER = "<!-- Below this line: written by `npm run docs:cli` from the help texts. Do not edit. -->";
@@ -51,7 +51,11 @@ async function sectionsOf(parent: CommandDef, names: readonly string[]): Promise
     (await subCommandNames(command)).map((name) => sectionsOf(command, [...names, name])),
   );
   const usage = await renderUsage(command, names, { width: UNWRAPPED, examples: [] });
-  return [printSection(names, usage, aliasesOf(parent, names.at(-1) ?? "")), ...below.flat()];
+  const globals = (await globalOptionsOf(command)).map(([label]) => label);
+  return [
+    printSection(names, usage, { aliases: aliasesOf(parent, names.at(-1) ?? ""), globals }),
+    ...below.flat(),
+  ];
 }
 
 /** Returns other names of a command, which its usage leaves out. */
@@ -61,18 +65,23 @@ function aliasesOf(parent: CommandDef, name: string): readonly string[] {
   return aliases;
 }
 
-/** Prints a help text as Markdown. */
-function printSection(names: readonly string[], usage: string, aliases: readonly string[]): string {
+/** Prints a help text as Markdown, without the options that many commands have. */
+function printSection(
+  names: readonly string[],
+  usage: string,
+  { aliases, globals }: { readonly aliases: readonly string[]; readonly globals: readonly string[] },
+): string {
   const start = usage.indexOf("Usage: ");
   const [line = "", ...lists] = usage.slice(start).split("\n\n");
   const printed = lists
     .filter((list) => /^(?:Commands|Arguments|Options):\n/.test(list))
-    .map((list) => printList(names, list));
+    .map((list) => printList(names, list, globals));
   return [
     `${"#".repeat(Math.min(names.length, 4))} ${names.join(" ")}`,
     printDescription(usage.slice(0, start).trim()),
     aliases.length > 0 ? `Also called \`${aliases.join("`, `")}\`.` : "",
     `\`${line.replace("Usage: ", "")}\``,
+    globals.some((label) => label.startsWith("--context")) ? "Also works on a server." : "",
     ...printed,
   ]
     .filter((part) => part !== "")
@@ -88,13 +97,12 @@ function printDescription(text: string): string {
   return examples.length === 0 ? sentence : `${sentence}\n\n\`\`\`\n${examples.join("\n")}\n\`\`\``;
 }
 
-function printList(names: readonly string[], list: string): string {
+function printList(names: readonly string[], list: string, globals: readonly string[]): string {
   const [title = "", ...rows] = list.split("\n");
-  const globals = new Set(GLOBAL_OPTIONS.map(([label]) => label));
   const items = rows.flatMap((row) => {
     const [, label = "", text = ""] = /^ {2}(\S+(?: \S+)*?)(?: {2,}(.*))?$/.exec(row) ?? [];
     if (label === "") throw new Error(`${names.join(" ")}: unreadable line of the help: ${row}`);
-    if (globals.has(label)) return [];
+    if (globals.includes(label)) return [];
     const name = title === "Commands:" ? `[\`${label}\`](#${[...names, label].join("-")})` : `\`${label}\``;
     return [`- ${name}: ${finished(markUp(text))}`];
   });

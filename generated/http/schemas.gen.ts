@@ -2349,12 +2349,18 @@ export const schemas: SchemaMap = {
       updated_at: { type: "number" },
     },
   },
+  BrokenJob: {
+    type: "object",
+    required: ["id", "name"],
+    properties: { id: { type: "string" }, name: { type: "string" } },
+  },
   JobList: {
     type: "object",
-    required: ["object", "data", "first_id", "last_id", "has_more"],
+    required: ["object", "data", "broken", "first_id", "last_id", "has_more"],
     properties: {
       object: { const: "list" },
       data: { type: "array", items: { $ref: "#/components/schemas/Job" } },
+      broken: { type: "array", items: { $ref: "#/components/schemas/BrokenJob" } },
       first_id: { type: ["string", "null"] },
       last_id: { type: ["string", "null"] },
       has_more: { type: "boolean" },
@@ -2585,6 +2591,7 @@ export const schemas: SchemaMap = {
     required: [
       "object",
       "enabled",
+      "time_zone",
       "state",
       "last_tick_at",
       "tickers",
@@ -2599,6 +2606,7 @@ export const schemas: SchemaMap = {
     properties: {
       object: { const: "agent.scheduler" },
       enabled: { type: "boolean" },
+      time_zone: { type: "string" },
       state: { type: "string", enum: ["ticking", "stalled", "none"] },
       last_tick_at: { type: ["number", "null"] },
       tickers: { type: "array", items: { $ref: "#/components/schemas/SchedulerTicker" } },
@@ -4611,6 +4619,7 @@ export interface SchemaTypes {
   JobTime: T.JobTime;
   JobRepeat: T.JobRepeat;
   Job: T.Job;
+  BrokenJob: T.BrokenJob;
   JobList: T.JobList;
   CreateJobBody: T.CreateJobBody;
   DeletedJob: T.DeletedJob;

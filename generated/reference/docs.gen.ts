@@ -265,6 +265,7 @@ td:empty{display:none}
 <li><a href="#schema-ask-choice"><span>AskChoice</span></a></li>
 <li><a href="#schema-background-complete-event"><span>BackgroundCompleteEvent</span></a></li>
 <li><a href="#schema-backup-body"><span>BackupBody</span></a></li>
+<li><a href="#schema-broken-job"><span>BrokenJob</span></a></li>
 <li><a href="#schema-budget"><span>Budget</span></a></li>
 <li><a href="#schema-budget-list"><span>BudgetList</span></a></li>
 <li><a href="#schema-bulk-limit"><span>BulkLimit</span></a></li>
@@ -5208,6 +5209,16 @@ td:empty{display:none}
 </table>
 <p>Other fields are refused.</p>
 </section>
+<section id="schema-broken-job" class="entry">
+<h3><a href="#schema-broken-job">BrokenJob</a></h3>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>id</code></td><td>string</td><td>Required.</td></tr>
+<tr><td><code>name</code></td><td>string</td><td>Required.</td></tr>
+</tbody>
+</table>
+</section>
 <section id="schema-budget" class="entry">
 <h3><a href="#schema-budget">Budget</a></h3>
 <p>A limit of what runs may use on a day (UTC). No model is called once it is spent.</p>
@@ -6640,6 +6651,7 @@ td:empty{display:none}
 <tbody>
 <tr><td><code>object</code></td><td><code>&quot;list&quot;</code></td><td>Required.</td></tr>
 <tr><td><code>data</code></td><td>array of <a href="#schema-job">Job</a></td><td>Required.</td></tr>
+<tr><td><code>broken</code></td><td>array of <a href="#schema-broken-job">BrokenJob</a></td><td>Required. Jobs of this page that cannot be read, and do not run.</td></tr>
 <tr><td><code>first_id</code></td><td>string or null</td><td>Required. Opaque position of the first job.</td></tr>
 <tr><td><code>last_id</code></td><td>string or null</td><td>Required. Opaque position of the last job; pass it as <code>after</code>.</td></tr>
 <tr><td><code>has_more</code></td><td>boolean</td><td>Required.</td></tr>
@@ -8517,6 +8529,7 @@ td:empty{display:none}
 <tbody>
 <tr><td><code>object</code></td><td><code>&quot;agent.scheduler&quot;</code></td><td>Required.</td></tr>
 <tr><td><code>enabled</code></td><td>boolean</td><td>Required. Whether this server runs jobs.</td></tr>
+<tr><td><code>time_zone</code></td><td>string</td><td>Required. IANA name of the zone of jobs that name none.</td></tr>
 <tr><td><code>state</code></td><td><code>&quot;ticking&quot;</code> or <code>&quot;stalled&quot;</code> or <code>&quot;none&quot;</code></td><td>Required. ticking: at least one scheduler runs. stalled: no scheduler has run for a while.</td></tr>
 <tr><td><code>last_tick_at</code></td><td>number or null</td><td>Required. Unix time in seconds.</td></tr>
 <tr><td><code>tickers</code></td><td>array of <a href="#schema-scheduler-ticker">SchedulerTicker</a></td><td>Required.</td></tr>

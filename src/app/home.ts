@@ -52,24 +52,32 @@ export interface Home {
  * ServiceError `invalid_config` lists the errors.
  */
 export async function openHome(options: HomeOptions): Promise<Home> {
-  const userHome = homedir();
-  const { env: processEnv, profile } = options;
-  const home =
-    options.home ?? resolveHome({ env: processEnv, userHome, ...(profile === undefined ? {} : { profile }) });
-  const notices = await prepareHome(home);
+  const notices = await prepareHome(folderOf(options));
+  const { home, loaded } = await read(options);
+  for (const notice of notices) home.log.warn(notice);
+  logWarnings(loaded, home.log);
+  return { ...home, paths: await realPaths(home.paths) };
+}
+
+/** Reads the configuration of a home without creating anything, and redacts its secrets like {@link openHome}. */
+export async function readHome(options: HomeOptions): Promise<Home> {
+  return (await read(options)).home;
+}
+
+async function read(options: HomeOptions): Promise<{ readonly home: Home; readonly loaded: LoadedConfig }> {
+  const { env: processEnv } = options;
+  const home = folderOf(options);
   const loaded = await loadConfig({ home, env: processEnv });
   const config = requireValid(loaded);
   hideSecrets(loaded);
   const log = options.log ?? options.openLog?.(config.log, home) ?? createLog(config.log.level);
-  for (const notice of notices) log.warn(notice);
-  logWarnings(loaded, log);
-  return {
+  const found: Home = {
     folder: home,
     config,
     processEnv,
     env: loaded.env,
     secretNames: loaded.secretNames,
-    paths: await realPaths(resolvePaths({ config, env: loaded.env, home, userHome })),
+    paths: resolvePaths({ config, env: loaded.env, home, userHome: homedir() }),
     problems: warningsOf(loaded).map(({ path: key, message }) => `${key} ${message}`),
     log,
     readConfig: async () => {
@@ -78,6 +86,11 @@ export async function openHome(options: HomeOptions): Promise<Home> {
       return requireValid(now);
     },
   };
+  return { home: found, loaded };
+}
+
+function folderOf({ env, home, profile }: HomeOptions): string {
+  return home ?? resolveHome({ env, userHome: homedir(), ...(profile === undefined ? {} : { profile }) });
 }
 
 /** Opens the database of the home. ServiceError `state_store_unavailable`. */

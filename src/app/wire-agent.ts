@@ -44,6 +44,8 @@ export interface WireAgentOptions {
   readonly sandbox?: SandboxService;
   /** Absent: no client uses a key. */
   readonly limitedKeys?: CreateAgentOptions["limitedKeys"];
+  /** False: MCP servers are not connected. Default true. */
+  readonly connectsMcp?: boolean;
   /** Absent: runs are neither traced nor counted. */
   readonly telemetry?: Pick<CreateAgentOptions, "tracing" | "runEnded">;
 }
@@ -78,7 +80,7 @@ export function wireAgent(options: WireAgentOptions, store: Store, clock: Clock)
     spawnTreesFolder: join(paths.agentHome, "spawn-trees"),
     builtInTools: builtInTools(options, jobs),
     mcp: {
-      atStart: () => serversOf(config),
+      atStart: () => (options.connectsMcp === false ? {} : serversOf(config)),
       read: async () => serversOf(await (options.readConfig?.() ?? config)),
     },
     commands: [cronCommand(jobs)],

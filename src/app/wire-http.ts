@@ -21,10 +21,10 @@ import { onMessageSettled } from "./wire-delivery.ts";
 import { createJobService, createSkills } from "./wire-agent.ts";
 
 /** What the API works with. */
-export interface ApiParts extends Pick<
-  WiredService,
-  "wiredAgent" | "sandbox" | "telemetry" | "targets" | "dispatcher"
-> {
+export interface ApiParts extends Pick<WiredService, "wiredAgent" | "targets"> {
+  readonly sandbox: Pick<WiredService["sandbox"], "status">;
+  readonly telemetry: Pick<WiredService["telemetry"], "http">;
+  readonly dispatcher: Pick<WiredService["dispatcher"], "wake">;
   readonly receiver: WebhookReceiver | undefined;
 }
 
@@ -41,6 +41,8 @@ export class ServiceApi {
 
   /** See LocalApi. */
   readonly call: HttpApi["call"] = async (...given) => (await this.open()).call(...given);
+  /** See LocalApi. */
+  readonly fetch: HttpApi["fetch"] = async (...given) => (await this.open()).fetch(...given);
   /** See LocalApi. */
   readonly follow: HttpApi["follow"] = async (...given) => (await this.open()).follow(...given);
 

@@ -82,6 +82,10 @@ export const rootCommand: CommandDef = defineCommand({
       "Run the gateway as a service of your user",
       async () => (await import("./service/service.ts")).serviceCommand,
     ),
+    context: lazyCommand(
+      "Save servers, and choose the one that commands work on",
+      async () => (await import("./home/contexts.ts")).contextCommand,
+    ),
     keys: lazyCommand(
       "List, create, rotate and revoke API keys",
       async () => (await import("./home/keys.ts")).keysCommand,

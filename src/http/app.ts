@@ -26,7 +26,7 @@ import {
 import type { HttpDeps } from "./deps.ts";
 import { Cors } from "./edge/access.ts";
 import { type Edge, type Handler, checkSource, requestIdOf, serve } from "./edge/serve.ts";
-import { createLocalCall, type LocalApi } from "./local.ts";
+import { createLocalCalls, type LocalApi } from "./local.ts";
 import { getDetailedHealth } from "./meta/health.ts";
 import { type Handlers, onDemand, type Shared } from "./on-demand.ts";
 import {
@@ -59,7 +59,7 @@ export function createHttpApi(deps: HttpDeps): HttpApi {
   bindHttp(app, deps, { subscribers: new RunSubscribers(deps.settings.maxSubscribersPerRun), streams, logs });
   return {
     app,
-    call: createLocalCall((request) => app.fetch(request)),
+    ...createLocalCalls((request) => app.fetch(request)),
     follow: (filter, caller, signal) => followFeed({ filter, caller, signal }, deps, streams),
   };
 }

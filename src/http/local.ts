@@ -37,6 +37,8 @@ export interface LocalApi {
     caller: KeyHolder,
     options?: { readonly signal?: AbortSignal },
   ): Promise<OperationAnswer>;
+  /** Answers a request as `caller`. Streams and bytes too. */
+  fetch(request: Request, caller: KeyHolder): Promise<Response>;
   /** Follows the feed of changes as `caller` until `signal` aborts. ServiceError as GET /v1/events answers. */
   follow(wanted: FeedFilter, caller: KeyHolder, signal: AbortSignal): Promise<AsyncIterable<FeedFrame>>;
 }
@@ -49,12 +51,18 @@ export interface FeedFilter {
 /** Limit of an answer: the same again has to fit into the outbox of a gateway connection. */
 const MAX_ANSWER_BYTES = 8_388_608;
 
-/** Returns the function that makes calls through `fetch`, the API's own. */
-export function createLocalCall(fetch: (request: Request) => Response | Promise<Response>): LocalApi["call"] {
-  return async (call, caller, { signal } = {}) => {
-    const request = toRequest(call, signal);
+/** Returns the functions that make calls through `answer`, the API's own. */
+export function createLocalCalls(
+  answer: (request: Request) => Response | Promise<Response>,
+): Pick<LocalApi, "call" | "fetch"> {
+  const fetch: LocalApi["fetch"] = async (request, caller) => {
     markLocal(request, caller);
-    return readAnswer(await fetch(request), call.operation);
+    return answer(request);
+  };
+  return {
+    fetch,
+    call: async (call, caller, { signal } = {}) =>
+      readAnswer(await fetch(toRequest(call, signal), caller), call.operation),
   };
 }
 

@@ -3093,11 +3093,23 @@ export type Job = {
 };
 
 /**
+ * BrokenJob
+ */
+export type BrokenJob = {
+    id: string;
+    name: string;
+};
+
+/**
  * JobList
  */
 export type JobList = {
     object: 'list';
     data: Array<Job>;
+    /**
+     * Jobs of this page that cannot be read, and do not run.
+     */
+    broken: Array<BrokenJob>;
     /**
      * Opaque position of the first job.
      */
@@ -3487,6 +3499,10 @@ export type Scheduler = {
      * Whether this server runs jobs.
      */
     enabled: boolean;
+    /**
+     * IANA name of the zone of jobs that name none.
+     */
+    time_zone: string;
     /**
      * ticking: at least one scheduler runs. stalled: no scheduler has run for a while.
      */

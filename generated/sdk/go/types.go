@@ -5368,10 +5368,19 @@ func (v Job) MarshalJSON() ([]byte, error) {
 	return json.Marshal(plain(v))
 }
 
+// BrokenJob is a type of the API.
+type BrokenJob struct {
+	ID   string `json:"id"`
+	Name string `json:"name"`
+}
+
 // JobList is a type of the API.
 type JobList struct {
 	Object string `json:"object"`
 	Data   []Job  `json:"data"`
+
+	// Jobs of this page that cannot be read, and do not run.
+	Broken []BrokenJob `json:"broken"`
 
 	// Opaque position of the first job.
 	FirstID *string `json:"first_id"`
@@ -5828,6 +5837,9 @@ type Scheduler struct {
 
 	// Whether this server runs jobs.
 	Enabled bool `json:"enabled"`
+
+	// IANA name of the zone of jobs that name none.
+	TimeZone string `json:"time_zone"`
 
 	// ticking: at least one scheduler runs. stalled: no scheduler has run for a while.
 	State SchedulerState `json:"state"`

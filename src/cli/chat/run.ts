@@ -5,7 +5,16 @@ import { ServiceError } from "../../base/errors.ts";
 import { suggest } from "../../base/suggest.ts";
 import { warn } from "../kit/output.ts";
 import { normalizeArguments, findFirstArgument, UsageError } from "../kit/arguments.ts";
-import { argsHere, argsOf, defaultOf, subCommandNames, subCommandOf, usageLine } from "../kit/command.ts";
+import {
+  argsHere,
+  argsOf,
+  defaultOf,
+  subCommandNames,
+  subCommandOf,
+  TARGET_ARGS,
+  usageLine,
+  worksOnServers,
+} from "../kit/command.ts";
 
 export const EXIT_FAILURE = 1;
 const EXIT_USAGE = 2;
@@ -57,7 +66,27 @@ async function start(found: Found): Promise<void> {
     if (!first) throw new UsageError("Name a command.");
     return start({ command: first, names: found.names, words });
   }
-  await runCommand(command, { rawArgs: normalizeArguments(words, await argsOf(command)) });
+  await runCommand(command, { rawArgs: await argumentsOf(found) });
+}
+
+/** Commands that mean this machine, whatever server other commands work on. */
+const ALWAYS_HERE: ReadonlySet<string | undefined> = new Set(
+  "gateway rpc acp chat open context mock conformance spec completion help version".split(" "),
+);
+
+/** Returns the words without those that choose a server. UsageError for a server where the command cannot work. */
+async function argumentsOf({ command, names, words }: Found): Promise<string[]> {
+  const args = await argsOf(command);
+  if (ALWAYS_HERE.has(names[1])) return normalizeArguments(words, args);
+  const { takeTarget, currentTarget } = await import("../kit/target.ts");
+  const own = takeTarget(normalizeArguments(words, { ...TARGET_ARGS, ...args }), args);
+  if (worksOnServers(command)) return own;
+  const target = await currentTarget();
+  if (target === undefined) return own;
+  const why = target.context === undefined ? target.url : `the context ${target.context}`;
+  throw new UsageError(
+    `\`${names.join(" ")}\` works on this machine only, not on ${why}. Pass --context local.`,
+  );
 }
 
 /** One command further down, when the next word names one; undefined when `found` is the one to run. */
@@ -65,7 +94,7 @@ async function descend({ command, names, words }: Found): Promise<Found | undefi
   const known = await subCommandNames(command);
   if (known.length === 0) return undefined;
   const args = await argsHere(command);
-  const at = findFirstArgument(words, args);
+  const at = findFirstArgument(words, { ...TARGET_ARGS, ...args });
   const name = words[at];
   if (name === undefined) return undefined;
   const next = await subCommandOf(command, name);

@@ -1,22 +1,18 @@
 /** `agentd cron pause`, `resume` and `remove`. */
-import { defineCommand } from "citty";
-import { ServiceError } from "../../base/errors.ts";
-import { jobEntry } from "../../cron/job/format.ts";
-import { UsageError } from "../kit/arguments.ts";
-import { changeExistingJob } from "./home.ts";
-import { warnIfNotTicking } from "./status.ts";
-import { nameAndId, nextRunText, shown } from "./text.ts";
-import { print, printJson, warn } from "../kit/output.ts";
-import { jsonOption, requiredArgument, switchOption, textOption, yesOption } from "../kit/options.ts";
 import process from "node:process";
-import type { Jobs } from "../../cron/job/jobs.ts";
-import { removeOutputs } from "../../cron/run/end.ts";
-import { confirm } from "../kit/confirm.ts";
 import { EXIT_FAILURE } from "../chat/run.ts";
+import type { Api } from "../kit/api.ts";
+import { UsageError } from "../kit/arguments.ts";
+import { defineApiCommand } from "../kit/command.ts";
+import { confirm } from "../kit/confirm.ts";
+import { jsonOption, requiredArgument, switchOption, textOption, yesOption } from "../kit/options.ts";
+import { print, printJson, warn } from "../kit/output.ts";
+import { changeJob, findJob, listJobs, warnOf } from "./jobs.ts";
+import { nameAndId, nextRunText, shown } from "./text.ts";
 
 const job = requiredArgument("Id or name of the job");
 
-export const pauseCommand = defineCommand({
+export const pauseCommand = defineApiCommand({
   meta: { name: "pause", description: "Pause a job until it is resumed. A running run continues" },
   args: {
     job,
@@ -24,15 +20,16 @@ export const pauseCommand = defineCommand({
     json: jsonOption,
   },
   async run({ args }) {
-    await changeExistingJob("pause", async ({ jobs }) => {
-      const paused = await jobs.pause(args.job, { reason: args.reason });
-      if (args.json) printJson({ job: jobEntry(paused) });
+    await changeJob("pause", async (api) => {
+      const body = args.reason === undefined ? {} : { reason: args.reason };
+      const { data: paused } = await api.client.pauseJob({ ...(await pathOf(api, args.job)), body });
+      if (args.json) printJson({ job: paused });
       else print(`Paused job: ${nameAndId(paused)}`);
     });
   },
 });
 
-export const resumeCommand = defineCommand({
+export const resumeCommand = defineApiCommand({
   meta: { name: "resume", description: "Resume a job at its next scheduled time, now, or at a given time" },
   args: {
     job,
@@ -43,51 +40,64 @@ export const resumeCommand = defineCommand({
   async run({ args }) {
     const runNow = args["run-now"] === true;
     if (runNow && args.at !== undefined) throw new UsageError("--run-now and --at cannot be combined.");
-    await changeExistingJob("resume", async (cronContext) => {
-      const { at } = args;
-      const atMs = at === undefined ? undefined : await cronContext.jobs.readTime(args.job, at);
-      const resumed = await cronContext.jobs.resume(args.job, { runNow, atMs });
-      if (args.json) printJson({ job: jobEntry(resumed) });
+    await changeJob("resume", async (api) => {
+      const body = {
+        ...(runNow ? { run_now: true } : {}),
+        ...(args.at === undefined ? {} : { at: args.at }),
+      };
+      const { data: resumed } = await api.client.resumeJob({ ...(await pathOf(api, args.job)), body });
+      if (args.json) printJson({ job: resumed });
       else print(`Resumed job: ${nameAndId(resumed)}\n  Next run: ${nextRunText(resumed)}`);
-      await warnIfNotTicking(cronContext);
+      warnOf(resumed);
     });
   },
 });
 
-export const removeCommand = defineCommand({
+export const removeCommand = defineApiCommand({
   meta: {
     name: "remove",
     description: "Remove a job with its history and outputs. A running run continues to its end",
   },
-  args: {
-    job: requiredArgument("Id or name of the job"),
-    yes: yesOption,
-    json: jsonOption,
-  },
+  args: { job, yes: yesOption, json: jsonOption },
   async run({ args }) {
-    await changeExistingJob("remove", async ({ jobs, outputFolder }) => {
-      const label = args.yes ? args.job : await describeJob(jobs, args.job);
+    await changeJob("remove", async (api) => {
+      const { id, name, owner } = await findAny(api, args.job);
       if (!args.yes && !confirm.isPossible())
         throw new UsageError("Cannot ask for confirmation without a terminal. Pass --yes to remove the job.");
-      if (!args.yes && !(await confirm.ask(`Remove the job ${label} and its outputs?`))) {
+      if (!args.yes && !(await confirm.ask(`Remove the job ${shown(name)} (${id}) and its outputs?`))) {
         warn("Nothing was removed.");
         process.exitCode = EXIT_FAILURE;
         return;
       }
-      const removed = await jobs.remove(args.job);
-      await removeOutputs(outputFolder, removed.id);
-      if (args.json) printJson({ removed: { id: removed.id, name: shown(removed.name) } });
-      else print(`Removed job: ${shown(removed.name)} (${removed.id})`);
+      const headers = owner === undefined ? {} : api.ownedBy(owner);
+      await api.client.deleteJob({ path: { job_id: id }, headers });
+      if (args.json) printJson({ removed: { id, name: shown(name) } });
+      else print(`Removed job: ${shown(name)} (${id})`);
     });
   },
 });
 
-/** Returns the label of a job, even of an unreadable one. ServiceError for no match, or several. */
-async function describeJob(jobs: Jobs, ref: string): Promise<string> {
+/** Returns the path and the headers of a request that changes a job. */
+export async function pathOf(api: Api, ref: string) {
+  const { id, owner } = await findJob(api, ref);
+  return { path: { job_id: id }, headers: api.ownedBy(owner) };
+}
+
+interface AnyJob {
+  readonly id: string;
+  readonly name: string;
+  /** Not known of a job that cannot be read. */
+  readonly owner?: string;
+}
+
+/** Returns a job, also one that cannot be read. */
+async function findAny(api: Api, ref: string): Promise<AnyJob> {
   try {
-    return nameAndId(await jobs.find(ref));
+    return await findJob(api, ref);
   } catch (error) {
-    if (error instanceof ServiceError && error.code !== "internal_error") throw error;
-    return shown(ref);
+    const { broken } = await listJobs(api, []);
+    const found = broken.find(({ id, name }) => id === ref.trim() || name === ref);
+    if (found) return found;
+    throw error;
   }
 }

@@ -1,28 +1,23 @@
 /** `agentd cron create` and `edit`. */
-import { defineCommand } from "citty";
-import { optionalArgument, requiredArgument, switchOption, textOption } from "../kit/options.ts";
-import { defineJob, changeJob } from "../../cron/job/input.ts";
-import type { JobInput, JobChange } from "../../cron/job/job.ts";
-import { jobEntry } from "../../cron/job/format.ts";
-import { requireSkills as checkSkills } from "../../cron/job/warnings.ts";
+import type { CreateJobBody, Job, UpdateJobBody } from "../../client/http.ts";
 import { positionalsOf, UsageError } from "../kit/arguments.ts";
+import { defineApiCommand } from "../kit/command.ts";
+import { optionalArgument, requiredArgument, switchOption, textOption } from "../kit/options.ts";
+import { print, printJson } from "../kit/output.ts";
+import { changeJob, findJob, warnOf } from "./jobs.ts";
 import {
   definitionArgs,
-  hasSwitch,
-  optionOf,
-  contextOf,
-  readPromptOption,
-  inputOf,
   eitherSwitch,
+  hasSwitch,
+  inputOf,
   listOption,
+  optionOf,
+  readPromptOption,
+  withoutAbsent,
 } from "./options.ts";
-import { join } from "node:path";
-import { changeJobs, changeExistingJob, warnOfTargets, type CronContext } from "./home.ts";
-import { warnIfNotTicking } from "./status.ts";
 import { createdText, jobText, nameAndId } from "./text.ts";
-import { print, printJson } from "../kit/output.ts";
 
-export const createCommand = defineCommand({
+export const createCommand = defineApiCommand({
   meta: {
     name: "create",
     description: "Create a job. It runs while `agentd gateway` runs",
@@ -39,25 +34,31 @@ export const createCommand = defineCommand({
     "paused-reason": textOption("text", "Why the job is paused, shown in lists"),
   },
   async run({ args, rawArgs }) {
-    const input = { ...(inputOf(rawArgs) as JobInput), schedule: args.schedule };
+    const input = inputOf(rawArgs);
     const [, words] = positionalsOf(rawArgs);
     const pausedReason = optionOf(rawArgs, "paused-reason");
     const isPaused = hasSwitch(rawArgs, "paused");
     if (pausedReason !== undefined && !isPaused) throw new UsageError("--paused-reason requires --paused.");
     const prompt = await readPromptOption(words);
-    await changeJobs("create", async (cronContext) => {
-      await requireSkills(cronContext, input.skills ?? [], input.workdir);
-      const definition = await defineJob({ ...input, prompt }, await contextOf(cronContext, input));
-      const job = await cronContext.jobs.create(definition, { isPaused, pausedReason });
-      if (args.json) printJson({ job: jobEntry(job) });
+    const body: CreateJobBody = {
+      schedule: args.schedule,
+      ...withoutAbsent({
+        ...input,
+        prompt,
+        paused: isPaused ? true : undefined,
+        paused_reason: pausedReason,
+      }),
+    };
+    await changeJob("create", async ({ client }) => {
+      const { data: job } = await client.createJob({ body });
+      if (args.json) printJson({ job });
       else print(createdText(job));
-      await warnOfTargets(cronContext, [definition]);
-      if (!isPaused) await warnIfNotTicking(cronContext);
+      warnOf(job);
     });
   },
 });
 
-export const editCommand = defineCommand({
+export const editCommand = defineApiCommand({
   meta: {
     name: "edit",
     description:
@@ -75,49 +76,47 @@ export const editCommand = defineCommand({
   },
   async run({ args, rawArgs }) {
     const change = await changeOf(rawArgs);
-    await changeExistingJob("edit", async (cronContext) => {
-      const jobContext = await contextOf(cronContext, change);
-      await requireSkills(
-        cronContext,
-        [...(change.skills ?? []), ...(change.addSkills ?? [])],
-        change.workdir,
-      );
-      const job = await cronContext.jobs.edit(args.job, ({ definition }) =>
-        changeJob(definition, change, jobContext),
-      );
-      if (args.json) printJson({ job: jobEntry(job) });
+    const skills = skillChangeOf(rawArgs);
+    if (Object.keys(change).length === 0 && !skills)
+      throw new UsageError("No changes. Pass an option, such as --schedule or --prompt.");
+    await changeJob("edit", async (api) => {
+      const before = await findJob(api, args.job);
+      const body = skills
+        ? { ...change, skills: skillsAfter(change.skills ?? before.skills, skills) }
+        : change;
+      // The new list of skills is only right for the job that it was made from.
+      const match = skills ? { "If-Match": `"${before.revision}"` } : {};
+      const headers = { ...api.ownedBy(before.owner), ...match };
+      const { data: job } = await api.client.updateJob({ path: { job_id: before.id }, headers, body });
+      if (args.json) printJson({ job });
       else print(`Updated job: ${nameAndId(job)}\n${jobText(job)}`);
-      await warnOfTargets(cronContext, [job.definition]);
-      if (job.state === "scheduled") await warnIfNotTicking(cronContext);
+      warnOf(job);
     });
   },
 });
 
-/** Refuses skills that the job could not load. */
-async function requireSkills(
-  { config, paths }: CronContext,
-  names: readonly string[],
-  workdir: string | null | undefined,
-): Promise<void> {
-  if (names.length === 0) return;
-  const { createSkills } = await import("../../app/wire-agent.ts");
-  const folder = join(paths.agentHome, "skills");
-  await checkSkills(createSkills(config, paths), names, { cwd: workdir ?? paths.workspace, folder });
-}
-
-async function changeOf(words: readonly string[]): Promise<JobChange> {
+async function changeOf(words: readonly string[]): Promise<UpdateJobBody> {
   const schedule = optionOf(words, "schedule");
   if (schedule?.trim() === "") throw new UsageError("--schedule is empty. To stop a job, pause it.");
   const prompt = await readPromptOption(optionOf(words, "prompt"));
-  const change: JobChange = {
-    ...inputOf(words),
-    schedule,
-    prompt,
-    isScriptOnly: eitherSwitch(words, "no-agent", "agent"),
-    addSkills: listOption(words, "add-skill"),
-    removeSkills: listOption(words, "remove-skill"),
-    clearSkills: hasSwitch(words, "clear-skills") ? true : undefined,
-  };
-  if (Object.values(change).some((value) => value !== undefined)) return change;
-  throw new UsageError("No changes. Pass an option, such as --schedule or --prompt.");
+  const no_agent = eitherSwitch(words, "no-agent", "agent");
+  return withoutAbsent({ ...inputOf(words), schedule, prompt, no_agent });
+}
+
+interface SkillChange {
+  readonly added: readonly string[];
+  readonly removed: readonly string[];
+  readonly isCleared: boolean;
+}
+
+function skillChangeOf(words: readonly string[]): SkillChange | undefined {
+  const added = listOption(words, "add-skill") ?? [];
+  const removed = listOption(words, "remove-skill") ?? [];
+  const isCleared = hasSwitch(words, "clear-skills");
+  return added.length + removed.length > 0 || isCleared ? { added, removed, isCleared } : undefined;
+}
+
+function skillsAfter(before: Job["skills"], { added, removed, isCleared }: SkillChange): string[] {
+  const kept = isCleared ? [] : before.filter((name) => !removed.includes(name));
+  return [...new Set([...kept, ...added])];
 }

@@ -1,4 +1,4 @@
-/** Opens the jobs of a home for the cron commands, whether its gateway runs or not. */
+/** Opens the jobs of a home for the cron commands that work on this machine only. */
 import { realpath } from "node:fs/promises";
 import { join } from "node:path";
 import type { Config } from "../../../generated/config/types.gen.ts";
@@ -68,15 +68,6 @@ export async function changeJobs(
   );
 }
 
-/** Changes an existing job. Fails without a database instead of creating one. */
-export async function changeExistingJob(
-  action: string,
-  work: (cronContext: CronContext) => Promise<void>,
-): Promise<void> {
-  if (!(await findDatabase()).exists) throw failure(action, noJobs());
-  await changeJobs(action, work);
-}
-
 /** Reads the jobs. Without a database, prints a hint and resolves to false. */
 export async function readJobs(work: (cronContext: CronContext) => Promise<void>): Promise<boolean> {
   const home = await readCronHome();
@@ -89,11 +80,6 @@ export async function readJobs(work: (cronContext: CronContext) => Promise<void>
   return true;
 }
 
-/** Reads an existing job. ServiceError `not_found` without a database. */
-export async function readJob(work: (cronContext: CronContext) => Promise<void>): Promise<void> {
-  if (!(await readJobs(work))) throw noJobs();
-}
-
 /** Warns about platforms that jobs send to and that are not ready, and about an origin that is only a file. */
 export async function warnOfTargets(
   { config, env }: CronHome,
@@ -101,10 +87,6 @@ export async function warnOfTargets(
 ): Promise<void> {
   const warnings = await targetWarnings(jobs, (names) => platformProblems(names, config, env));
   for (const warning of warnings) warn(`Warning: ${warning}`);
-}
-
-function noJobs(): ServiceError {
-  return new ServiceError("not_found", "No jobs exist yet. Create one with `agentd cron create`.");
 }
 
 function failure(action: string, error: unknown): unknown {

@@ -13,9 +13,11 @@ import {
   type CronHome,
   type CronContext,
 } from "./home.ts";
-import { warnIfNotTicking } from "./status.ts";
+import { createJobContext, type JobContext } from "../../cron/job/input.ts";
+import type { JobModels } from "../../cron/job/job.ts";
+import { readCronStatus } from "../../cron/tick/status.ts";
+import { warnOfScheduler } from "./status.ts";
 import { masked, shown } from "./text.ts";
-import { contextOf } from "./options.ts";
 import { print, printJson, warn } from "../kit/output.ts";
 import { jsonOption, requiredArgument, switchOption } from "../kit/options.ts";
 import { EXIT_FAILURE } from "../chat/run.ts";
@@ -50,6 +52,33 @@ export const importCommand = defineCommand({
     if (done.jobs.some(({ outcome }) => outcome === "refused")) process.exitCode = EXIT_FAILURE;
   },
 });
+
+async function warnIfNotTicking({ store, settings: { isEnabled: enabled } }: CronContext): Promise<void> {
+  const { state } = await readCronStatus(store, { nowMs: Date.now() });
+  warnOfScheduler({ state, enabled });
+}
+
+/** Returns what validates the input. Loads models only for a named one: that may query servers on this machine. */
+async function contextOf(
+  cronContext: CronHome & Partial<CronContext>,
+  { model }: { readonly model?: string },
+): Promise<JobContext> {
+  const { config, settings, jobs, scriptsFolder } = cronContext;
+  return createJobContext({
+    nowMs: Date.now(),
+    zone: settings.zone,
+    models: model ? (await (await import("../model/deps.ts")).loadModels()).models : NO_MODELS,
+    toolsets: config.agent.toolsets,
+    findJob: async (ref) => (jobs ? jobs.find(ref) : refuse(ref)),
+    scriptsFolder,
+  });
+}
+
+function refuse(ref: string): never {
+  throw new ServiceError("not_found", `Unknown job ${JSON.stringify(ref)}: no jobs exist yet.`);
+}
+
+const NO_MODELS: JobModels = { resolve: () => undefined, providers: [] };
 
 const MAX_BYTES = 64 * 1024 * 1024;
 

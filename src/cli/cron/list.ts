@@ -1,11 +1,9 @@
 /** `agentd cron list`, `show` and `runs`, which only read. */
-import { defineCommand } from "citty";
-import { jobEntry, occurrenceEntry } from "../../cron/job/format.ts";
-import { isOver } from "../../cron/job/job.ts";
-import { redact } from "../../base/observe.ts";
-import { readJob, readJobs } from "./home.ts";
-import { warnIfNotTicking } from "./status.ts";
-import { brokenCells, JOB_HEAD, jobCells, jobText, NO_JOBS, runsTable } from "./text.ts";
+import { join } from "node:path";
+import type { Job, Occurrence } from "../../client/http.ts";
+import { withApi, type Api } from "../kit/api.ts";
+import { defineApiCommand } from "../kit/command.ts";
+import { currentContext } from "../kit/context.ts";
 import { listTime, print, printJson, printTable, warn } from "../kit/output.ts";
 import {
   cursorOption,
@@ -16,9 +14,13 @@ import {
   switchOption,
   toLimit,
 } from "../kit/options.ts";
-import { join } from "node:path";
+import { findJob, listJobs } from "./jobs.ts";
+import { readScheduler, warnOfScheduler } from "./status.ts";
+import { brokenCells, JOB_HEAD, jobCells, jobText, NO_JOBS, runsTable } from "./text.ts";
 
-export const listCommand = defineCommand({
+const ACTIVE: readonly Job["state"][] = ["scheduled", "paused", "error"];
+
+export const listCommand = defineApiCommand({
   meta: {
     name: "list",
     description: "List active and paused jobs. `agentd cron show` has the details of one",
@@ -28,12 +30,11 @@ export const listCommand = defineCommand({
     json: jsonOption,
   },
   async run({ args }) {
-    const isThere = await readJobs(async (cronContext) => {
-      const { jobs: all, broken } = await cronContext.jobs.list({ withOver: true });
-      const jobs = args.all ? all : all.filter(({ state }) => !isOver(state));
+    await withApi(async (api) => {
+      const { data: jobs, broken } = await listJobs(api, args.all ? [] : ACTIVE);
       if (args.json) {
-        const rows = broken.map(({ id, name }) => ({ id, name: redact(name), state: "broken" }));
-        printJson({ jobs: [...jobs.map((job) => jobEntry(job)), ...rows], count: jobs.length + rows.length });
+        const rows = broken.map((each) => ({ ...each, state: "broken" }));
+        printJson({ jobs: [...jobs, ...rows], count: jobs.length + rows.length });
       } else if (jobs.length + broken.length > 0) {
         const nowMs = Date.now();
         const cells = jobs.map((job) => jobCells(job, (atMs) => listTime(atMs, nowMs)));
@@ -41,36 +42,38 @@ export const listCommand = defineCommand({
         for (const { id } of broken)
           warn(`The job ${id} is unreadable and does not run. Remove it with \`agentd cron remove ${id}\`.`);
       } else print(NO_JOBS);
-      const left = all.length - jobs.length;
+      const scheduler = await readScheduler(api);
+      const { completed = 0, missed = 0 } = scheduler.jobs;
+      const left = args.all ? 0 : completed + missed;
       if (left > 0)
         warn(`${left} more ${left === 1 ? "job has" : "jobs have"} ended. Pass --all to include them.`);
-      if (jobs.some(({ state }) => state === "scheduled")) await warnIfNotTicking(cronContext);
+      if (jobs.some(({ state }) => state === "scheduled")) warnOfScheduler(scheduler);
     });
-    if (isThere) return;
-    if (args.json) printJson({ jobs: [], count: 0 });
-    else print(NO_JOBS);
   },
 });
 
-export const showCommand = defineCommand({
+export const showCommand = defineApiCommand({
   meta: { name: "show", description: "Show a job in detail" },
   args: {
     job: requiredArgument("Id or name of the job"),
     json: jsonOption,
   },
   async run({ args }) {
-    await readJob(async (cronContext) => {
-      const job = await cronContext.jobs.find(args.job);
-      if (args.json) printJson({ job: jobEntry(job) });
+    await withApi(async (api) => {
+      const { id, owner } = await findJob(api, args.job);
+      const { data: job } = await api.client.getJob({ path: { job_id: id }, headers: api.ownedBy(owner) });
+      if (args.json) printJson({ job });
       else print(jobText(job));
-      if (job.state === "scheduled") await warnIfNotTicking(cronContext);
+      if (job.state === "scheduled") warnOfScheduler(await readScheduler(api));
     });
   },
 });
 
 const MAX_LIMIT = 500;
+/** Occurrences of one request. */
+const PAGE = 100;
 
-export const runsCommand = defineCommand({
+export const runsCommand = defineApiCommand({
   meta: {
     name: "runs",
     description: "List the runs of a job, or of all jobs, newest first, including missed and skipped ones",
@@ -83,22 +86,41 @@ export const runsCommand = defineCommand({
   },
   async run({ args }) {
     const limit = toLimit(args.limit, MAX_LIMIT);
-    const isThere = await readJobs(async ({ jobs, settings, outputFolder }) => {
-      const job = args.job === undefined ? undefined : await jobs.find(args.job);
-      const { occurrences, nextCursor } = await jobs.history(job?.id, { limit, cursor: args.cursor });
-      if (args.json) {
-        printJson({
-          runs: occurrences.map((each) => occurrenceEntry(each)),
-          next_cursor: nextCursor ?? null,
-        });
-      } else if (occurrences.length > 0) {
-        const zone = job?.definition.zone ?? settings.zone;
-        const { head, rows } = runsTable(occurrences, { zone, isOneJob: job !== undefined });
+    await withApi(async (api) => {
+      const job = args.job === undefined ? undefined : await findJob(api, args.job);
+      const { runs, next } = await readRuns(api, { job, limit, cursor: args.cursor });
+      if (args.json) return printJson({ runs, next_cursor: next });
+      if (runs.length > 0) {
+        const zone = job?.time_zone ?? (await readScheduler(api)).time_zone;
+        const { head, rows } = runsTable(runs, { zone, isOneJob: job !== undefined });
         printTable(head, rows);
-        warn(`Outputs are in ${join(outputFolder, job?.id ?? "<job id>")}.`);
+        if (!api.target)
+          warn(`Outputs are in ${join(currentContext().home, "cron", "output", job?.id ?? "<job id>")}.`);
       } else warn(job === undefined ? "No job has run yet." : "The job has not run yet.");
-      if (nextCursor !== undefined && !args.json) warn(`More runs follow: pass --cursor ${nextCursor}`);
+      if (next !== null) warn(`More runs follow: pass --cursor ${next}`);
     });
-    if (!isThere && args.json) printJson({ runs: [], next_cursor: null });
   },
 });
+
+async function readRuns(
+  { client, anyOwner: headers }: Api,
+  {
+    job,
+    limit,
+    cursor,
+  }: { readonly job?: Job; readonly limit: number; readonly cursor?: string | undefined },
+): Promise<{ readonly runs: readonly Occurrence[]; readonly next: string | null }> {
+  const runs: Occurrence[] = [];
+  for (let after = cursor; ;) {
+    const query = {
+      limit: Math.min(PAGE, limit - runs.length),
+      ...(job ? { job_id: job.id } : {}),
+      ...(after === undefined ? {} : { after }),
+    };
+    const { data: page } = await client.listOccurrences({ query, headers });
+    runs.push(...page.data);
+    const next = page.has_more ? page.last_id : null;
+    if (next === null || runs.length >= limit) return { runs, next };
+    after = next;
+  }
+}

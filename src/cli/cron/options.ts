@@ -2,10 +2,7 @@
 import type { ArgsDef } from "citty";
 import { UsageError } from "../kit/arguments.ts";
 import { commaList, jsonOption, repeatedOption, switchOption, textOption } from "../kit/options.ts";
-import { ServiceError } from "../../base/errors.ts";
-import { createJobContext, type JobContext } from "../../cron/job/input.ts";
-import type { JobChange, JobModels } from "../../cron/job/job.ts";
-import type { CronHome, CronContext } from "./home.ts";
+import type { UpdateJobBody } from "../../client/http.ts";
 import { readStandardInput } from "../kit/streams.ts";
 
 /** The options of both commands. */
@@ -50,7 +47,7 @@ export function optionOf(words: readonly string[], name: string): string | undef
 }
 
 /** Returns all values of a repeatable or comma-separated option, or undefined if it is absent. */
-export function listOption(words: readonly string[], name: string): readonly string[] | undefined {
+export function listOption(words: readonly string[], name: string): string[] | undefined {
   const values = repeatedOption(words, name);
   return values.length === 0 ? undefined : values.flatMap(commaList);
 }
@@ -77,34 +74,56 @@ export function numberOption(words: readonly string[], name: string): number | n
   throw new UsageError(`--${name} must be a whole number, not ${JSON.stringify(given)}.`);
 }
 
-/** Reads the options: absent ones are undefined, empty ones null. UsageError for conflicts. */
-export function inputOf(words: readonly string[]): JobChange {
+/** Reads the options: absent ones are left out, empty ones null. UsageError for conflicts. */
+export function inputOf(words: readonly string[]): Omit<UpdateJobBody, "schedule" | "prompt"> {
   const text = (name: string) => emptyAsNull(optionOf(words, name));
   const list = (name: string) => emptyListAsNull(listOption(words, name));
   const provider = optionOf(words, "provider");
   const model = optionOf(words, "model");
   if (provider && !model) throw new UsageError("--provider requires --model.");
-  return {
+  return withoutAbsent({
     name: text("name"),
-    deliver: list("deliver"),
-    failureDeliver: list("failure-deliver"),
-    repeat: text("repeat"),
+    deliver: joined(list("deliver")),
+    failure_deliver: joined(list("failure-deliver")),
+    repeat: repeatOf(optionOf(words, "repeat")),
     skills: list("skill"),
     script: text("script"),
-    isScriptOnly: hasSwitch(words, "no-agent") ? true : undefined,
-    contextFrom: list("context-from"),
+    no_agent: hasSwitch(words, "no-agent") ? true : undefined,
+    context_from: list("context-from"),
     workdir: text("workdir"),
     model: provider ? `${provider}:${model}` : text("model"),
-    reasoningEffort: text("reasoning-effort"),
+    reasoning_effort: text("reasoning-effort"),
     toolsets: list("toolsets"),
-    tokenBudget: numberOption(words, "token-budget"),
-    inactivitySeconds: numberOption(words, "inactivity"),
-    zone: text("tz"),
-    catchUp: eitherSwitch(words, "catch-up", "no-catch-up"),
-    misfireGraceSeconds: numberOption(words, "grace"),
+    token_budget: numberOption(words, "token-budget"),
+    inactivity_seconds: numberOption(words, "inactivity"),
+    time_zone: text("tz"),
+    catch_up: eitherSwitch(words, "catch-up", "no-catch-up"),
+    misfire_grace_seconds: numberOption(words, "grace"),
     overlap: text("overlap"),
-    jitterSeconds: numberOption(words, "jitter"),
-  };
+    jitter_seconds: numberOption(words, "jitter"),
+  });
+}
+
+/** Returns the fields that have a value, or null. */
+export function withoutAbsent<T extends object>(fields: T): { [K in keyof T]: Exclude<T[K], undefined> } {
+  const there = Object.entries(fields).filter(([, value]) => value !== undefined);
+  return Object.fromEntries(there) as { [K in keyof T]: Exclude<T[K], undefined> };
+}
+
+const FOREVER = /^(|forever|infinite|infinity|inf|none|always|∞|0|-\d+)$/;
+
+/** Returns a number of runs; null: no limit. */
+function repeatOf(given: string | undefined): number | null | undefined {
+  if (given === undefined) return undefined;
+  const text = given.trim().toLowerCase();
+  if (FOREVER.test(text)) return null;
+  if (text === "once") return 1;
+  if (/^\d{1,9}$/.test(text)) return Number(text);
+  throw new UsageError(`--repeat must be a number, once or forever, not ${JSON.stringify(given)}.`);
+}
+
+function joined(list: readonly string[] | null | undefined): string | null | undefined {
+  return list ? list.join(", ") : list;
 }
 
 /** Returns the prompt. Reads standard input for `-`. */
@@ -115,37 +134,10 @@ export async function readPromptOption(text: string | undefined): Promise<string
   return piped;
 }
 
-/** Returns what validates the input. Loads models only for a named one: that may query servers on this machine. */
-export async function contextOf(
-  cronContext: CronHome & Partial<CronContext>,
-  { model }: Pick<JobChange, "model">,
-): Promise<JobContext> {
-  const { config, settings, jobs, scriptsFolder } = cronContext;
-  return createJobContext({
-    nowMs: Date.now(),
-    zone: settings.zone,
-    models: model ? await loadJobModels() : NO_MODELS,
-    toolsets: config.agent.toolsets,
-    findJob: async (ref) => (jobs ? jobs.find(ref) : refuse(ref)),
-    scriptsFolder,
-  });
-}
-
-function refuse(ref: string): never {
-  throw new ServiceError("not_found", `Unknown job ${JSON.stringify(ref)}: no jobs exist yet.`);
-}
-
-const NO_MODELS: JobModels = { resolve: () => undefined, providers: [] };
-
-async function loadJobModels(): Promise<JobModels> {
-  const { loadModels } = await import("../model/deps.ts");
-  return (await loadModels()).models;
-}
-
 function emptyAsNull(text: string | undefined): string | null | undefined {
   return text?.trim() === "" ? null : text;
 }
 
-function emptyListAsNull(list: readonly string[] | undefined): readonly string[] | null | undefined {
+function emptyListAsNull(list: string[] | undefined): string[] | null | undefined {
   return list?.length === 0 ? null : list;
 }

@@ -1,13 +1,11 @@
 /** Formats jobs and their runs for the terminal. Pure. */
 import { shorten } from "../../base/text.ts";
 import { redact } from "../../base/observe.ts";
-import { type Job, type JobDefinition, formatSchedule, type OccurrenceStatus } from "../../cron/job/job.ts";
+import type { BrokenJob, Job, Occurrence, OccurrenceStatus } from "../../client/http.ts";
 import { zonedTime } from "../../cron/job/job.ts";
-import type { BrokenJob } from "../../cron/job/jobs.ts";
 import { oneLine } from "../sessions/text.ts";
-import type { Occurrence } from "../../cron/job/format.ts";
 
-type Row = readonly [name: string, value: string | undefined];
+type Row = readonly [name: string, value: string | null | undefined];
 
 const SHOWN_CHARACTERS = 120;
 /** The limit of a prompt in `show`. `--json` prints the whole prompt. */
@@ -30,25 +28,25 @@ export function createdText(job: Job): string {
 }
 
 /** Returns `<name> (<id>)`. */
-export function nameAndId({ id, definition }: Job): string {
-  return `${shown(definition.name)} (${id})`;
+export function nameAndId({ id, name }: Job): string {
+  return `${shown(name)} (${id})`;
 }
 
 export const JOB_HEAD = ["ID", "STATE", "NEXT RUN", "LAST RUN", "SCHEDULE", "DELIVER", "NAME"] as const;
 
 /** Returns the cells of a job in a table with {@link JOB_HEAD}. `format` writes a time. */
 export function jobCells(job: Job, format: (atMs: number) => string): readonly string[] {
-  const { definition, id, state, nextRunAtMs, manualAtMs, lastRunAtMs, lastStatus } = job;
-  const next = state === "paused" || nextRunAtMs === undefined ? "-" : format(nextRunAtMs);
-  const last = lastRunAtMs === undefined ? undefined : format(lastRunAtMs);
+  const { id, state, next_run_at: nextAt, last_run_at: lastAt, last_status: lastStatus } = job;
+  const next = state === "paused" || nextAt === null ? "-" : format(nextAt * 1000);
+  const last = lastAt === null ? undefined : format(lastAt * 1000);
   return [
     id,
     STATES[state],
-    manualAtMs === undefined ? next : "now (requested)",
+    job.run_requested_at === null ? next : "now (requested)",
     [last, statusWords(lastStatus) ?? (last === undefined ? "-" : "running")].filter(Boolean).join(", "),
     scheduleText(job),
-    shown(definition.deliver),
-    shown(definition.name),
+    shown(job.deliver),
+    shown(job.name),
   ];
 }
 
@@ -59,73 +57,67 @@ export function brokenCells({ id, name }: BrokenJob): readonly string[] {
 
 /** Returns all details of a job. */
 export function jobText(job: Job): string {
-  const { definition, id, state } = job;
+  const { id, state } = job;
   const rows: readonly Row[] = [
     ["ID", id],
     ["State", state === "scheduled" ? "scheduled (active)" : state],
     ...summaryFacts(job),
     ["Repeat", repeatText(job)],
-    ...destinationFacts(definition),
-    ...howFacts(definition),
+    ...destinationFacts(job),
+    ...howFacts(job),
     ...historyFacts(job),
   ];
-  return [...formatRows(rows, ""), ...promptLines(definition)].join("\n");
+  return [...formatRows(rows, ""), ...promptLines(job)].join("\n");
 }
 
 function summaryFacts(job: Job): readonly Row[] {
-  const { definition } = job;
   return [
-    ["Name", shown(definition.name)],
+    ["Name", shown(job.name)],
     ["Schedule", scheduleText(job)],
-    ["Skills", listText(definition.skills)],
-    ["Script", scriptText(definition)],
+    ["Skills", listText(job.skills)],
+    ["Script", scriptText(job)],
     ["Next run", nextRunText(job)],
   ];
 }
 
-function destinationFacts(definition: JobDefinition): readonly Row[] {
-  const { deliver, failureDeliver, origin, workdir, contextFrom } = definition;
+function destinationFacts(job: Job): readonly Row[] {
   return [
-    ["Deliver", masked(deliver)],
-    ["Failures", maskedIfAny(failureDeliver)],
-    ["Origin", maskedIfAny(origin)],
-    ["Context of", listText(contextFrom)],
-    ["Folder", workdir === undefined ? undefined : oneLine(workdir)],
+    ["Deliver", masked(job.deliver)],
+    ["Failures", maskedIfAny(job.failure_deliver)],
+    ["Origin", maskedIfAny(job.origin)],
+    ["Context of", listText(job.context_from)],
+    ["Folder", job.workdir === null ? undefined : oneLine(job.workdir)],
   ];
 }
 
-function howFacts(definition: JobDefinition): readonly Row[] {
-  const { catchUp, misfireGraceSeconds, overlap, jitterSeconds, tokenBudget, inactivitySeconds } = definition;
+function howFacts(job: Job): readonly Row[] {
+  const { catch_up: catchUp, inactivity_seconds: inactivity, jitter_seconds: jitter } = job;
   return [
-    ["Model", maskedIfAny(definition.model)],
-    ["Effort", maskedIfAny(definition.reasoningEffort)],
-    ["Toolsets", definition.toolsets && (listText(definition.toolsets) ?? "none")],
-    ["Tokens", tokenBudget === undefined ? undefined : `at most ${tokenBudget} per run`],
-    [
-      "Inactivity",
-      inactivitySeconds === 0 ? "never stopped" : secondsText(inactivitySeconds, "stopped after"),
-    ],
-    ["Catch up", catchUp === undefined ? undefined : catchUp ? "yes" : "no"],
-    ["Grace", secondsText(misfireGraceSeconds, "late by up to")],
-    ["Overlap", overlap === "allow" ? "allowed" : undefined],
-    ["Jitter", jitterSeconds > 0 ? secondsText(jitterSeconds, "up to") : undefined],
+    ["Model", maskedIfAny(job.model)],
+    ["Effort", maskedIfAny(job.reasoning_effort)],
+    ["Toolsets", job.toolsets && (listText(job.toolsets) ?? "none")],
+    ["Tokens", job.token_budget === null ? undefined : `at most ${job.token_budget} per run`],
+    ["Inactivity", inactivity === 0 ? "never stopped" : secondsText(inactivity, "stopped after")],
+    ["Catch up", catchUp === null ? undefined : catchUp ? "yes" : "no"],
+    ["Grace", secondsText(job.misfire_grace_seconds, "late by up to")],
+    ["Overlap", job.overlap === "allow" ? "allowed" : undefined],
+    ["Jitter", jitter > 0 ? secondsText(jitter, "up to") : undefined],
   ];
 }
 
 function historyFacts(job: Job): readonly Row[] {
-  const { pausedAtMs, failureStreak, lastError, lastDeliveryError, definition } = job;
-  const { zone } = definition;
+  const { paused_at: pausedAt, failure_streak: streak, time_zone: zone } = job;
   return [
-    ["Paused", pausedAtMs === undefined ? undefined : zonedTime(pausedAtMs, zone)],
+    ["Paused", pausedAt === null ? undefined : zonedTime(pausedAt * 1000, zone)],
     ["Last run", lastRunText(job)],
-    ["Error", maskedIfAny(lastError)],
-    ["Message", maskedIfAny(lastDeliveryError)],
-    ["In a row", failureStreak > 1 ? `${failureStreak} failures` : undefined],
-    ["Created", zonedTime(job.createdAtMs, zone)],
+    ["Error", maskedIfAny(job.last_error)],
+    ["Message", maskedIfAny(job.last_delivery_error)],
+    ["In a row", streak > 1 ? `${streak} failures` : undefined],
+    ["Created", zonedTime(job.created_at * 1000, zone)],
   ];
 }
 
-function promptLines({ prompt }: JobDefinition): readonly string[] {
+function promptLines({ prompt }: Job): readonly string[] {
   if (prompt === "") return [];
   const whole = redact(prompt);
   const left = whole.length - MAX_PROMPT_CHARACTERS;
@@ -137,46 +129,39 @@ function promptLines({ prompt }: JobDefinition): readonly string[] {
 }
 
 /** Returns the time of a one-shot job in its zone, otherwise the schedule as typed. */
-function scheduleText({ definition: { schedule, zone } }: Job): string {
-  if (schedule.kind === "once") return `once, ${zonedTime(schedule.atMs, zone)}`;
-  return `${oneLine(formatSchedule(schedule))}${schedule.kind === "cron" ? ` (${oneLine(zone)})` : ""}`;
+function scheduleText({ schedule, schedule_kind: kind, time_zone: zone }: Job): string {
+  if (kind === "once") return `once, ${zonedTime(Date.parse(schedule), zone)}`;
+  return `${oneLine(schedule)}${kind === "cron" ? ` (${oneLine(zone)})` : ""}`;
 }
 
-function repeatText({ definition: { repeat }, repeatDone }: Job): string {
-  return repeat === null ? "∞" : `${repeatDone}/${repeat}`;
+function repeatText({ repeat: { times, completed } }: Job): string {
+  return times === null ? "∞" : `${completed}/${times}`;
 }
 
-export function nextRunText({
-  state,
-  definition,
-  nextRunAtMs,
-  manualAtMs,
-  retryAtMs,
-  pausedReason,
-}: Job): string {
-  const { zone } = definition;
-  const asked = manualAtMs === undefined ? "" : "now (requested), then ";
-  if (state === "paused")
-    return `${asked}paused${pausedReason === undefined ? "" : `: ${masked(pausedReason)}`}`;
+export function nextRunText(job: Job): string {
+  const { state, time_zone: zone, next_run_at: nextAt, retry_at: retryAt, paused_reason: reason } = job;
+  const asked = job.run_requested_at === null ? "" : "now (requested), then ";
+  if (state === "paused") return `${asked}paused${reason === null ? "" : `: ${masked(reason)}`}`;
   if (state === "error") return `${asked}unknown: computing it failed, retried every hour`;
-  const retry = retryAtMs === undefined ? "" : ` (retry ${zonedTime(retryAtMs, zone)})`;
-  if (nextRunAtMs !== undefined) return `${asked}${zonedTime(nextRunAtMs, zone)}${retry}`;
+  const retry = retryAt === null ? "" : ` (retry ${zonedTime(retryAt * 1000, zone)})`;
+  if (nextAt !== null) return `${asked}${zonedTime(nextAt * 1000, zone)}${retry}`;
   return `${asked}none${retry}`;
 }
 
-function lastRunText({ lastRunAtMs, lastStatus, lastError, lastDeliveryError, definition }: Job): string {
-  if (lastRunAtMs === undefined) return statusWords(lastStatus) ?? "never";
-  const why = lastStatus === "delivery_failed" ? lastDeliveryError : lastError;
-  const reason = why === undefined || lastStatus === "ok" ? "" : `: ${shown(why)}`;
-  return `${zonedTime(lastRunAtMs, definition.zone)}, ${statusWords(lastStatus) ?? "running"}${reason}`;
+function lastRunText(job: Job): string {
+  const { last_run_at: lastAt, last_status: status } = job;
+  if (lastAt === null) return statusWords(status) ?? "never";
+  const why = status === "delivery_failed" ? job.last_delivery_error : job.last_error;
+  const reason = why === null || status === "ok" ? "" : `: ${shown(why)}`;
+  return `${zonedTime(lastAt * 1000, job.time_zone)}, ${statusWords(status) ?? "running"}${reason}`;
 }
 
 /** The stored status of a job says delivery for what people know as its message. */
-const statusWords = (status: string | undefined): string | undefined =>
-  status === "delivery_failed" ? "message failed" : status;
+const statusWords = (status: string | null): string | undefined =>
+  status === "delivery_failed" ? "message failed" : (status ?? undefined);
 
-function scriptText({ script, isScriptOnly }: JobDefinition): string | undefined {
-  if (script === undefined) return undefined;
+function scriptText({ script, no_agent: isScriptOnly }: Job): string | undefined {
+  if (script === null) return undefined;
   return `${oneLine(script)}${isScriptOnly ? " (its output is the message; the agent does not run)" : ""}`;
 }
 
@@ -184,8 +169,8 @@ function listText(names: readonly string[]): string | undefined {
   return names.length === 0 ? undefined : oneLine(names.join(", "));
 }
 
-function secondsText(seconds: number | undefined, before: string): string | undefined {
-  return seconds === undefined ? undefined : `${before} ${seconds} s`;
+function secondsText(seconds: number | null, before: string): string | undefined {
+  return seconds === null ? undefined : `${before} ${seconds} s`;
 }
 
 /** Returns one short line without secrets. */
@@ -198,13 +183,15 @@ export function masked(text: string): string {
   return oneLine(redact(text));
 }
 
-function maskedIfAny(text: string | undefined): string | undefined {
-  return text === undefined ? undefined : masked(text);
+function maskedIfAny(text: string | null): string | undefined {
+  return text === null ? undefined : masked(text);
 }
 
-/** Returns aligned `name: value` lines without undefined values. */
+/** Returns aligned `name: value` lines without absent values. */
 export function formatRows(rows: readonly Row[], indent: string): readonly string[] {
-  const there = rows.flatMap(([name, value]) => (value === undefined ? [] : [[name, value] as const]));
+  const there = rows.flatMap(([name, value]) =>
+    value === undefined || value === null ? [] : [[name, value] as const],
+  );
   const width = Math.max(...there.map(([name]) => name.length)) + 1;
   return there.map(([name, value]) => `${indent}${`${name}:`.padEnd(width)} ${value}`);
 }
@@ -231,13 +218,13 @@ export function runsTable(
 ): Table {
   const rows = occurrences.map((each) => [
     each.id,
-    ...(isOneJob ? [] : [`${each.jobId} ${shown(each.jobName)}`]),
-    timeIn(each.scheduledAtMs, zone),
+    ...(isOneJob ? [] : [`${each.job_id} ${shown(each.job_name)}`]),
+    timeIn(each.scheduled_at * 1000, zone),
     causeText(each),
     statusText(each),
     tookText(each),
     messageText(each),
-    each.outputFile !== undefined && each.endedAtMs !== undefined ? each.outputFile : "-",
+    each.has_output ? (each.output_file ?? "-") : "-",
     noteText(each),
   ]);
   const head = ["ID", ...(isOneJob ? [] : ["JOB"]), `DUE (${zone})`];
@@ -247,25 +234,24 @@ export function runsTable(
 /** Returns `ok after 3.2 s`, with the reason of a failure and of undelivered messages. */
 export function endText(occurrence: Occurrence): string {
   const took = tookText(occurrence);
-  const reason = occurrence.reason === undefined ? "" : `: ${shown(occurrence.reason)}`;
+  const reason = occurrence.reason === null ? "" : `: ${shown(occurrence.reason)}`;
   const delivery = undeliveredText(occurrence);
   return `${statusText(occurrence)}${took === "-" ? "" : ` after ${took}`}${reason}${delivery}`;
 }
 
-function undeliveredText({ deliveryStatus, deliveryError }: Occurrence): string {
-  if (deliveryStatus === "pending") return "; its message is not delivered yet";
-  if (deliveryStatus !== "failed" && deliveryStatus !== "unknown") return "";
-  const what = deliveryStatus === "failed" ? "its message failed" : "its message is unconfirmed";
-  return `; ${what}${deliveryError === undefined ? "" : `: ${shown(deliveryError)}`}`;
+function undeliveredText({ delivery_status: status, delivery_error: error }: Occurrence): string {
+  if (status === "pending") return "; its message is not delivered yet";
+  if (status !== "failed" && status !== "unknown") return "";
+  const what = status === "failed" ? "its message failed" : "its message is unconfirmed";
+  return `; ${what}${error === null ? "" : `: ${shown(error)}`}`;
 }
 
-function messageText({ deliveryStatus }: Occurrence): string {
-  if (deliveryStatus === undefined || deliveryStatus === "none") return "-";
-  return deliveryStatus;
+function messageText({ delivery_status: status }: Occurrence): string {
+  return status === null || status === "none" ? "-" : status;
 }
 
-function statusText({ status, coversCount }: Occurrence): string {
-  return coversCount > 1 ? `${STATUS_WORDS[status]} x${coversCount}` : STATUS_WORDS[status];
+function statusText({ status, covers_count: count }: Occurrence): string {
+  return count > 1 ? `${STATUS_WORDS[status]} x${count}` : STATUS_WORDS[status];
 }
 
 function causeText({ cause, timing }: Occurrence): string {
@@ -273,13 +259,13 @@ function causeText({ cause, timing }: Occurrence): string {
   return `${cause}, ${timing === "late" ? "late" : "catch-up"}`;
 }
 
-function tookText({ startedAtMs, endedAtMs }: Occurrence): string {
-  if (startedAtMs === undefined || endedAtMs === undefined) return "-";
-  return `${(Math.max(0, endedAtMs - startedAtMs) / 1000).toFixed(1)} s`;
+function tookText({ started_at: startedAt, ended_at: endedAt }: Occurrence): string {
+  if (startedAt === null || endedAt === null) return "-";
+  return `${Math.max(0, endedAt - startedAt).toFixed(1)} s`;
 }
 
-function noteText({ status, reason, deliveryError }: Occurrence): string {
-  const notes = [status === "ok" ? undefined : reason, deliveryError].filter((note) => note !== undefined);
+function noteText({ status, reason, delivery_error: error }: Occurrence): string {
+  const notes = [status === "ok" ? null : reason, error].filter((note) => note !== null);
   return notes.map(shown).join("; ");
 }
 

@@ -97,7 +97,7 @@ function ranText(ran: readonly Occurrence[], outputFolder: string): string {
   const lines = ran.map((each) => {
     const output =
       each.outputFile === undefined ? "" : `\n    ${join(outputFolder, each.jobId, each.outputFile)}`;
-    return `  ${shown(each.jobName)} (${each.jobId}): ${endText(each)}${output}`;
+    return `  ${shown(each.jobName)} (${each.jobId}): ${endText(occurrenceEntry(each))}${output}`;
   });
   return [`Ran ${ran.length} ${ran.length === 1 ? "job" : "jobs"}:`, ...lines].join("\n");
 }

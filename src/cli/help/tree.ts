@@ -1,6 +1,6 @@
 /** All commands with their options, as data for the completion scripts. */
 import type { CommandDef } from "citty";
-import { aliasesOf, argsHere, GLOBAL_OPTIONS, subCommandOf, summariesOf } from "../kit/command.ts";
+import { aliasesOf, argsHere, globalOptionsOf, subCommandOf, summariesOf } from "../kit/command.ts";
 
 export interface OptionNode {
   /** Such as `--json` and `-y`. */
@@ -41,10 +41,10 @@ async function optionsOf(command: CommandDef): Promise<readonly OptionNode[]> {
       },
     ];
   });
-  return [...own, ...GLOBAL_OPTIONS.map(globalOption)];
+  return [...own, ...(await globalOptionsOf(command)).map(globalOption)];
 }
 
-function globalOption([label, description]: (typeof GLOBAL_OPTIONS)[number]): OptionNode {
+function globalOption([label, description]: readonly [string, string]): OptionNode {
   const names = label.split(/,? /).filter((word) => word.startsWith("-"));
   return { names: names.toReversed(), description, takesValue: label.includes("<"), choices: [] };
 }

@@ -12,6 +12,37 @@ export const GLOBAL_OPTIONS: readonly (readonly [string, string])[] = [
   ["-h, --help", "Show this help"],
 ];
 
+/** The options of commands that also work on a server. */
+export const TARGET_ARGS = {
+  url: {
+    type: "string",
+    valueHint: "url",
+    description: "Work on the server at this address (or set AGENTD_URL)",
+  },
+  context: {
+    type: "string",
+    valueHint: "name",
+    description: "Work on the server of this context; `local` is this machine",
+  },
+  "token-stdin": {
+    type: "boolean",
+    description:
+      "Read the server's API key from standard input. Default: API_SERVER_KEY, or that of the context",
+  },
+} as const satisfies ArgsDef;
+
+const onServers = new WeakSet<object>();
+
+/** Defines a command that works on this machine, and on a server with the options of {@link TARGET_ARGS}. */
+export function defineApiCommand<const T extends ArgsDef>(command: CommandDef<T>): CommandDef<T> {
+  onServers.add(command);
+  return command;
+}
+
+export function worksOnServers(command: CommandDef): boolean {
+  return onServers.has(command);
+}
+
 interface UsageOptions {
   /** Characters of a line. Examples may be longer, so that they can be copied. */
   readonly width: number;
@@ -43,7 +74,10 @@ export async function renderUsage(
     ),
     section(
       "Options:",
-      [...options.map(([name, arg]) => [label(name, arg), describe(arg)] as const), ...GLOBAL_OPTIONS],
+      [
+        ...options.map(([name, arg]) => [label(name, arg), describe(arg)] as const),
+        ...(await globalOptionsOf(command)),
+      ],
       width,
     ),
     commands.length > 0
@@ -52,6 +86,15 @@ export async function renderUsage(
   ]
     .filter((part) => part !== "")
     .join("\n\n");
+}
+
+/** Returns the options that a command has besides its own. */
+export async function globalOptionsOf(command: CommandDef): Promise<typeof GLOBAL_OPTIONS> {
+  if (!worksOnServers((await defaultOf(command)) ?? command)) return GLOBAL_OPTIONS;
+  const options = Object.entries(TARGET_ARGS).map(
+    ([name, arg]) => [label(name, arg), arg.description] as const,
+  );
+  return [...options, ...GLOBAL_OPTIONS];
 }
 
 /** Returns the first line of the usage, such as `Usage: agentd config set <key> <value> [options]`. */

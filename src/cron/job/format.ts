@@ -192,12 +192,13 @@ function messageEntry({ id, target, status, last_error: error }: SentMessage): O
 /** Returns the status of the scheduler in the same form. */
 export function schedulerEntry(
   status: CronStatus,
-  { isEnabled }: { readonly isEnabled: boolean },
+  { isEnabled, zone }: { readonly isEnabled: boolean; readonly zone: string },
 ): Scheduler {
   const { late, next, failures, jobs, corrected } = status;
   return {
     object: "agent.scheduler",
     enabled: isEnabled,
+    time_zone: zone,
     state: status.state,
     last_tick_at: seconds(status.lastTickAtMs),
     tickers: status.tickers.map((ticker) => ({

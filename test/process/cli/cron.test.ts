@@ -7,7 +7,7 @@ import { createHome } from "../../unit/config/home-folder.ts";
 import { agentd } from "../../harness/agentd.ts";
 import { addRun, entryOf, idIn, openCronPlace, piped } from "./cron-place.ts";
 
-const NO_GATEWAY = /Warning: no gateway is running, so jobs do not run on schedule/;
+const NO_GATEWAY = /Warning: No scheduler is running: jobs run while `agentd gateway` runs/;
 
 describe("agentd cron create", () => {
   it("works in a fresh home: creates the database and warns that jobs do not run without a gateway", async () => {

@@ -5,8 +5,9 @@ import { registerSecret } from "../../../src/base/observe.ts";
 import { readDefinition, type Job, type JobDefinition, zonedTime } from "../../../src/cron/job/job.ts";
 import { jobEntry, occurrenceEntry, schedulerEntry, type Occurrence } from "../../../src/cron/job/format.ts";
 import type { CronStatus } from "../../../src/cron/tick/status.ts";
+import type { Job as JobEntry } from "../../../src/client/http.ts";
 import {
-  endText,
+  endText as textOf,
   runsTable,
   brokenCells,
   createdText,
@@ -15,13 +16,19 @@ import {
 } from "../../../src/cli/cron/text.ts";
 import { statusText, schedulerWarning } from "../../../src/cli/cron/status.ts";
 
+const endText = (occurrence: Occurrence) => textOf(occurrenceEntry(occurrence));
+
 const AT = Date.UTC(2026, 0, 5, 12);
 const SECRET = "canary-of-the-cron-texts";
 registerSecret(SECRET);
 
 type Parts = Partial<Omit<Job, "definition">> & { readonly definition?: Partial<JobDefinition> };
 
-function job({ definition = {}, ...parts }: Parts = {}): Job {
+function job(parts: Parts = {}): JobEntry {
+  return jobEntry(jobOf(parts));
+}
+
+function jobOf({ definition = {}, ...parts }: Parts = {}): Job {
   const whole = {
     name: "tea",
     prompt: "make tea",
@@ -57,8 +64,11 @@ function job({ definition = {}, ...parts }: Parts = {}): Job {
   };
 }
 
-function runsText(...args: Parameters<typeof runsTable>): string {
-  const { head, rows } = runsTable(...args);
+function runsText(runs: readonly Occurrence[], options: Parameters<typeof runsTable>[1]): string {
+  const { head, rows } = runsTable(
+    runs.map((each) => occurrenceEntry(each)),
+    options,
+  );
   return toTable(head, rows);
 }
 
@@ -137,12 +147,12 @@ describe("a job as it is listed", () => {
       jobCells(odd, String).join(" "),
       jobText(odd),
       createdText(odd),
-      JSON.stringify(jobEntry(odd)),
+      JSON.stringify(odd),
     ]) {
       assert.ok(!text.includes(SECRET), text);
       assert.ok(!text.includes("\u001b"), text);
     }
-    assert.equal(jobEntry(odd)["next_run_at"], null);
+    assert.equal(odd.next_run_at, null);
     assert.equal(zonedTime(AT, "Mars/Olympus"), "2026-01-05 12:00:00 +00:00 (UTC)");
   });
 
@@ -311,10 +321,14 @@ const quiet: CronStatus = {
 };
 const around = { nowMs: AT + 3_000, zone: "UTC", isEnabled: true };
 
+function textOfStatus(status: CronStatus, at: typeof around): string {
+  return statusText(schedulerEntry(status, at), at.nowMs);
+}
+
 describe("the scheduler's status", () => {
   it("shows the last tick, the next job and late jobs", () => {
     assert.equal(
-      statusText(quiet, around),
+      textOfStatus(quiet, around),
       [
         "Scheduler: running, process 12 on host",
         "Last tick: 2026-01-05 12:00:00 +00:00 (UTC), 3 s ago",
@@ -326,7 +340,7 @@ describe("the scheduler's status", () => {
       ].join("\n"),
     );
     const named = [{ id: "0123456789ab", name: "tea", dueAtMs: AT }];
-    const bad = statusText(
+    const bad = textOfStatus(
       {
         ...quiet,
         broken: 1,
@@ -349,23 +363,24 @@ describe("the scheduler's status", () => {
       state: "stalled",
       tickers: [{ ...ticker, state: "stalled", lastError: "disk full" }],
     } as const;
-    const text = statusText(stalled, { ...around, nowMs: AT + 240_000 });
+    const text = textOfStatus(stalled, { ...around, nowMs: AT + 240_000 });
     assert.match(text, /^Scheduler: stalled: .*200 s\nLast tick: .*, 4 min ago\nError: +disk full\n/);
     assert.match(
-      schedulerWarning("stalled", around) ?? "",
+      schedulerWarning({ state: "stalled", enabled: true }) ?? "",
       /^Warning: the scheduler has stalled.*restart `agentd gateway`/,
     );
     assert.match(
-      schedulerWarning("none", around) ?? "",
+      schedulerWarning({ state: "none", enabled: true }) ?? "",
       /^Warning: no gateway is running.*`agentd cron tick`/,
     );
-    assert.match(schedulerWarning("none", { ...around, isEnabled: false }) ?? "", /cron\.enabled is off/);
-    assert.equal(schedulerWarning("ticking", around), undefined);
+    assert.match(schedulerWarning({ state: "none", enabled: false }) ?? "", /cron\.enabled is off/);
+    assert.equal(schedulerWarning({ state: "ticking", enabled: true }), undefined);
   });
 
   it("has the same content as JSON, in snake case and in Unix seconds", () => {
     assert.deepEqual(schedulerEntry(quiet, around), {
       enabled: true,
+      time_zone: "UTC",
       object: "agent.scheduler",
       state: "ticking",
       last_tick_at: Date.UTC(2026, 0, 5, 12) / 1000,

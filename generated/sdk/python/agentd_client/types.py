@@ -2299,11 +2299,18 @@ class Job(_JobRequired, total=False):
     """A scheduled job. It runs, spends and delivers as its owner. Secrets are redacted."""
 
 
+class BrokenJob(TypedDict):
+    id: str
+    name: str
+
+
 _JobListRequired = TypedDict(
     "_JobListRequired",
     {
         "object": Literal["list"],
         "data": list["Job"],
+        #: Jobs of this page that cannot be read, and do not run.
+        "broken": list["BrokenJob"],
         #: Opaque position of the first job.
         "first_id": Union[str, None],
         #: Opaque position of the last job; pass it as `after`.
@@ -2622,6 +2629,8 @@ _SchedulerRequired = TypedDict(
         "object": Literal["agent.scheduler"],
         #: Whether this server runs jobs.
         "enabled": bool,
+        #: IANA name of the zone of jobs that name none.
+        "time_zone": str,
         #: ticking: at least one scheduler runs. stalled: no scheduler has run for a while.
         "state": Literal["ticking", "stalled", "none"],
         #: Unix time in seconds.

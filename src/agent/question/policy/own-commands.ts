@@ -11,6 +11,7 @@ const showing: Readonly<Record<string, RegExp>> = {
   help: /^\w*$/,
   model: /^(|show|list)$/,
   config: /^(path|check|get)$/,
+  context: /^list$/,
   sessions: /^list$/,
   cron: /^(list|show|runs|status)$/,
   webhook: /^(list|ls)$/,
@@ -45,7 +46,9 @@ export function changesService(call: Call, args: readonly string[]): void {
 function looks(args: readonly string[]): boolean {
   if (!args.every(isConstant)) return false;
   if (args.length === 0 || asksOnlyHelp(args)) return true;
-  if (args.some((arg) => /^--(reveal|output|o|profile)\b|^-o/.test(arg))) return false;
+  // The last three send an API key to a server.
+  if (args.some((arg) => /^--(reveal|output|o|profile|url|context|token-stdin)\b|^-o/.test(arg)))
+    return false;
   const [command = "", subcommand = "", key = ""] = operandsOf(args);
   if (!Object.hasOwn(showing, command) || args[0] !== command) return false;
   if (command === "webhook" && subcommand === "deliveries") return /^(list|)$/.test(key);

@@ -1,6 +1,7 @@
 /** Scheduled jobs over HTTP. */
 import type { JobRun } from "../../../../generated/http/client/types.gen.ts";
 import { ServiceError } from "../../../base/errors.ts";
+import { redact } from "../../../base/observe.ts";
 import { jobEntry, occurrenceEntry, schedulerEntry, toOccurrence } from "../../../cron/job/format.ts";
 import { changeJob, createJobContext, defineJob, type JobContext } from "../../../cron/job/input.ts";
 import { toJob, toolsetNames, type Job, type JobChange, type JobInput } from "../../../cron/job/job.ts";
@@ -20,7 +21,7 @@ import { chooseFolder } from "../folder.ts";
 import { listBody, numberCursor, ownerFilter, timeWindow } from "../page.ts";
 import { actOnce, checkVersion, dryRunHeader, isUnchanged, replayedHeader } from "../write.ts";
 
-/** GET /v1/jobs: the newest first. Rows that cannot be read are left out; the scheduler counts them. */
+/** GET /v1/jobs: the newest first. */
 export async function listJobs(
   { query, ctx }: HttpRequest<"listJobs", HttpContext>,
   deps: HttpDeps,
@@ -38,10 +39,11 @@ export async function listJobs(
   });
   const body = listBody(rows, limit, {
     positionOf: (row) => `${row.created_at}-${row.id}`,
-    show: (row) => toJob(row),
+    show: (row) => ({ row, job: toJob(row) }),
   });
-  const data = body.data.flatMap((job) => (job ? [jobEntry(job)] : []));
-  return { status: 200, headers, body: { ...body, data } };
+  const data = body.data.flatMap(({ job }) => (job ? [jobEntry(job)] : []));
+  const broken = body.data.flatMap(({ job, row }) => (job ? [] : [{ id: row.id, name: redact(row.name) }]));
+  return { status: 200, headers, body: { ...body, data, broken } };
 }
 
 /** ServiceError `invalid_cursor`. */
@@ -115,10 +117,10 @@ export async function updateJob(
   { path, query, headers, body, ctx }: HttpRequest<"updateJob", HttpContext>,
   deps: HttpDeps,
 ): Promise<HttpResponse<"updateJob">> {
-  const { id } = await findJob(path.job_id, ctx, deps);
+  const { id, definition: before } = await findJob(path.job_id, ctx, deps);
   const { dry_run: dryRun } = query;
   const jobs = jobsOf(ctx, deps);
-  const change = await readFields(body, ctx, deps);
+  const change = await readFields(body, ctx, deps, before.skills);
   const context = contextOf(jobs, deps);
   const job = await jobs.edit(id, ({ definition }) => changeJob(definition, change, context), {
     ...versionCheck(headers),
@@ -335,17 +337,19 @@ async function showChanged(job: Job, { jobs }: HttpDeps) {
   return jobEntry(job, { nextRuns: nextRuns(job), warnings: await jobWarnings(jobs, job) });
 }
 
-/** Checks the folder and the skills, and returns the fields of a body. */
+/** Checks the folder and the skills that the job did not have before, and returns the fields of a body. */
 async function readFields(
   body: HttpRequest<"updateJob", HttpContext>["body"],
   { identity }: HttpContext,
   { jobs, settings }: HttpDeps,
+  knownSkills: readonly string[] = [],
 ): Promise<JobChange> {
   const { workdir: given, skills } = body;
   const folder = typeof given === "string" ? given.trim() : given;
   const workdir = folder ? await chooseFolder(folder, settings.workspaceRoots, identity, "workdir") : folder;
   const where = { cwd: workdir || jobs.workspace, folder: jobs.skillsFolder };
-  await requireSkills(jobs.skills, skills ?? [], where);
+  const newSkills = (skills ?? []).filter((name) => !knownSkills.includes(name.trim()));
+  await requireSkills(jobs.skills, newSkills, where);
   return {
     schedule: body.schedule,
     prompt: body.prompt,

@@ -1,0 +1,151 @@
+import assert from "node:assert/strict";
+import { readFile, stat, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { after, before, describe, it } from "node:test";
+import { agentd, type Outcome } from "../../harness/agentd.ts";
+import { createGatewayPlace, type GatewayPlace } from "../../harness/gateway.ts";
+import { freePort } from "./free-port.ts";
+import { createHome } from "../../unit/config/home-folder.ts";
+
+/** A key that may only read. */
+const READER = "reader-key-0123456789abcdef";
+
+describe("agentd on a server", () => {
+  let place: GatewayPlace;
+  let client: Awaited<ReturnType<typeof createHome>>;
+  let url = "";
+  let key = "";
+
+  before(async () => {
+    place = await createGatewayPlace();
+    const keys = `[{ name: reader, owner: default, key: ${READER}, scopes: [read] }]`;
+    await writeFile(
+      join(place.home, "config.yaml"),
+      `cron: { enabled: false }\napi_server: { keys: ${keys}, key: "env:API_SERVER_KEY" }\n`,
+    );
+    await writeFile(join(place.home, ".env"), "API_SERVER_KEY=home-key-0123456789abcdef\n", { mode: 0o600 });
+    ({ url } = await place.start());
+    key = await place.key();
+    client = await createHome();
+  });
+  after(async () => {
+    await client[Symbol.asyncDispose]();
+    await place[Symbol.asyncDispose]();
+  });
+
+  /** Runs a command on the machine of the gateway. */
+  function here(...words: readonly string[]): Promise<Outcome> {
+    return agentd(words, { AGENTD_HOME: place.home, AGENTD_DATABASE_URL: place.database });
+  }
+
+  /** Runs a command with the home of somebody else, whose environment has the key. */
+  function there(words: readonly string[], env: Readonly<Record<string, string>> = {}): Promise<Outcome> {
+    return agentd(words, { AGENTD_HOME: client.home, API_SERVER_KEY: key, ...env });
+  }
+
+  it("each CLI command prints the same JSON with and without --url", async () => {
+    const created = await there([
+      "cron",
+      "create",
+      "every 2h",
+      "Look around.",
+      "--name",
+      "Tea",
+      "--url",
+      url,
+    ]);
+    assert.equal(created.code, 0, created.stderr);
+    assert.equal((await here("cron", "create", "in 3h", "Once.", "--name", "Once", "--paused")).code, 0);
+    const id = /^Created job: (\w+)$/m.exec(created.stdout)?.[1] ?? assert.fail(created.stdout);
+    const commands: readonly (readonly string[])[] = [
+      ["cron", "list"],
+      ["cron", "list", "--all", "--json"],
+      ["cron", "show", id],
+      ["cron", "show", "tea", "--json"],
+      ["cron", "runs"],
+      ["cron", "runs", "tea", "--json"],
+      ["cron", "status"],
+      ["cron", "status", "--json"],
+      ["cron", "show", "nobody"],
+    ];
+    for (const words of commands) {
+      const [local, remote] = await Promise.all([here(...words), there([...words, "--url", url])]);
+      assert.deepEqual(remote, local, words.join(" "));
+      assert.notEqual(local.stdout + local.stderr, "", words.join(" "));
+    }
+  });
+
+  it("a context keeps a server and its key for later commands, in a file of mode 0600", async () => {
+    const add = ["context", "add", "prod", "--url", `${url}/v1/`, "--token-stdin"];
+    const added = await agentd(add, { AGENTD_HOME: client.home }, `${key}\n`);
+    assert.deepEqual(added, { code: 0, stdout: "Saved the context prod.\n", stderr: "" });
+    const file = join(client.home, "contexts.json");
+    assert.equal((await stat(file)).mode & 0o777, 0o600);
+    assert.match(await readFile(file, "utf8"), new RegExp(key));
+
+    const mine = (...words: readonly string[]) => agentd(words, { AGENTD_HOME: client.home });
+    const local = JSON.parse((await mine("cron", "list", "--json")).stdout) as { readonly count: number };
+    assert.equal(local.count, 0, "a saved context is not used unasked");
+    const named = await mine("cron", "list", "--json", "--context", "prod");
+    assert.deepEqual(named, await here("cron", "list", "--json"));
+    assert.equal((await mine("context", "use", "prod")).stdout, "Commands work on the server of prod.\n");
+    assert.deepEqual(await mine("cron", "list", "--json"), named);
+    assert.deepEqual(JSON.parse((await mine("cron", "list", "--json", "--context", "local")).stdout), {
+      jobs: [],
+      count: 0,
+    });
+    const listed = await mine("context", "list", "--json");
+    const entry = { name: "prod", url, has_key: true, is_current: true };
+    assert.deepEqual(JSON.parse(listed.stdout), { contexts: [entry], current: "prod" });
+    assert.ok(!listed.stdout.includes(key) && !(await mine("context", "list")).stdout.includes(key));
+
+    const elsewhere = await mine("backup", "x.tar");
+    assert.equal(elsewhere.code, 2);
+    assert.match(elsewhere.stderr, /^`agentd backup` works on this machine only, not on the context prod\./);
+    assert.equal((await mine("context", "remove", "prod")).code, 0);
+    assert.deepEqual(JSON.parse((await mine("cron", "list", "--json")).stdout), { jobs: [], count: 0 });
+  });
+
+  it("a server that cannot be reached, a wrong key and a missing scope are each one clear sentence", async () => {
+    const nobody = `http://127.0.0.1:${await freePort()}`;
+    const refused: readonly (readonly [Outcome, RegExp])[] = [
+      [await there(["cron", "list", "--url", nobody]), /^Cannot reach the server at http:.*ECONNREFUSED/],
+      [
+        await there(["cron", "list"], { AGENTD_URL: url, API_SERVER_KEY: "wrong-key-0123456789abcdef" }),
+        /^The server at \S+ refuses the API key\. Pass one with --token-stdin, or set API_SERVER_KEY\.$/m,
+      ],
+      [
+        await agentd(["cron", "list", "--url", url], { AGENTD_HOME: client.home }),
+        /^The server at \S+ requires an API key\./,
+      ],
+      [
+        await there(["cron", "pause", "tea", "--url", url], { API_SERVER_KEY: READER }),
+        /^Failed to pause job: The key "reader" has no scope "jobs"/,
+      ],
+      [await there(["cron", "list", "--context", "nowhere"]), /^The context "nowhere" does not exist/],
+    ];
+    for (const [{ code, stdout, stderr }, message] of refused) {
+      assert.deepEqual([code, stdout], [1, ""], stderr);
+      assert.match(stderr, message);
+    }
+    const reading = await there(["cron", "show", "tea", "--url", url], { API_SERVER_KEY: READER });
+    assert.deepEqual(reading, await here("cron", "show", "tea"));
+  });
+
+  it("a mistake in the options of a server is a usage error, and no key is taken from the command line", async () => {
+    for (const [words, message] of [
+      [["cron", "list", "--url", "ftp://x"], /--url must be an address such as https/],
+      [["cron", "list", "--url", "http://a:b@x"], /--url must not have a password/],
+      [["cron", "list", "--url", url, "--context", "prod"], /--url and --context cannot be combined/],
+      [["cron", "list", "--token-stdin"], /--token-stdin needs --url or --context/],
+      [["cron", "list", "--token", "x"], /Unknown option --token/],
+      [["setup", "--url", url], /`agentd setup` works on this machine only/],
+      [["context", "add", "local", "--url", url], /<name> cannot be "local"/],
+      [["context", "add", "x"], /--url is required/],
+    ] as const) {
+      const { code, stderr } = await there(words);
+      assert.equal(code, 2, words.join(" "));
+      assert.match(stderr, message);
+    }
+  });
+});
