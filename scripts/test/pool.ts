@@ -90,7 +90,10 @@ function runWorker(queue: string[], options: PoolOptions): Promise<void> {
   // A worker that is gone before it hears of its next file; its end tells.
   child.on("error", () => {});
   child.once("exit", () => {
-    setTimeout(() => [child.stdout, child.stderr].forEach((stream) => stream?.destroy()), LAST_WORDS_MS).unref();
+    setTimeout(
+      () => [child.stdout, child.stderr].forEach((stream) => stream?.destroy()),
+      LAST_WORDS_MS,
+    ).unref();
   });
   return new Promise((resolve) => {
     child.once("close", (code, killedBy) => {

@@ -41,6 +41,8 @@ export interface StartedService {
   /** `<home>/.env` when it holds the key. */
   readonly keyFile: string | undefined;
   readonly keyCreated: boolean;
+  /** Whether the service serves the console. */
+  readonly hasConsole: boolean;
   readonly log: Log;
 }
 
@@ -73,7 +75,8 @@ export async function startFromHome(options: StartOptions): Promise<StartedServi
   }
   const isKept = keyCreated || env["API_SERVER_KEY"] !== undefined;
   const keyFile = isKept && processEnv["API_SERVER_KEY"] === undefined ? path : undefined;
-  return { service, version, model, modelStatus: status, keyFile, keyCreated, log };
+  const hasConsole = config.console.enabled;
+  return { service, version, model, modelStatus: status, keyFile, keyCreated, hasConsole, log };
 }
 
 /**

@@ -156,6 +156,7 @@ function httpDeps(
       toolsets,
       workspaceRoots: [deps.settings.workspace, ...deps.settings.workspaceRoots],
       validateResponses: options.validateResponses === true,
+      consoleFolder: options.consoleFolder,
       env: options.env,
     }),
     ...(observe ? { observe } : {}),
@@ -284,6 +285,7 @@ export function httpSettings(
     readonly toolsets: readonly string[];
     readonly workspaceRoots: readonly string[];
     readonly validateResponses: boolean;
+    readonly consoleFolder?: URL | undefined;
     readonly env: Environment;
   },
 ): HttpSettings {
@@ -317,6 +319,11 @@ export function httpSettings(
     webhookAllowedHosts: server.webhook_allowed_hosts,
     webhookAttempts: limits.webhook_attempts,
     corsOrigins: server.cors_origins,
+    console: {
+      isEnabled: config.console.enabled,
+      allowPlainHttp: config.console.allow_plain_http,
+      folder: more.consoleFolder,
+    },
     validateResponses: more.validateResponses,
   };
 }

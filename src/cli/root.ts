@@ -91,8 +91,9 @@ export const rootCommand: CommandDef = defineCommand({
       async () => (await import("./home/keys.ts")).keysCommand,
     ),
     open: lazyCommand(
-      "Open a page of the running gateway in the browser",
+      "Open the console of the running gateway in the browser",
       async () => (await import("./home/open.ts")).openCommand,
+      { aliases: ["console"] },
     ),
     backup: lazyCommand(
       "Back up the home and its database into one file while services run",

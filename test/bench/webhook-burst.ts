@@ -108,7 +108,7 @@ async function endedRuns({ url }: Gateway): Promise<Ended> {
 async function startReceiver(folder: string): Promise<Gateway & { readonly hooksUrl: string }> {
   const home = join(folder, "agentd");
   await writeHome(home, CONFIG);
-  const gateway = await startGateway(folder, home, /listens on (http:\S+)[\s\S]*?hooks {2}(http:\/\/[^/]+)/);
+  const gateway = await startGateway(folder, home, /listens on (http:\S+)[\s\S]*?hooks {4}(http:\/\/[^/]+)/);
   return { ...gateway, hooksUrl: gateway.match[2] ?? "" };
 }
 

@@ -72,7 +72,8 @@ export function toPort(text: string): number {
 }
 
 /** Returns the start message: address, key, model, and a request to try. */
-function banner({ service, version, modelStatus, keyFile, keyCreated }: StartedService): string {
+function banner(started: StartedService): string {
+  const { service, version, modelStatus, keyFile, keyCreated, hasConsole } = started;
   const { model, problem, fix = "" } = modelStatus;
   const key =
     keyFile === undefined
@@ -81,22 +82,26 @@ function banner({ service, version, modelStatus, keyFile, keyCreated }: StartedS
   const bearer = keyFile === undefined ? "$API_SERVER_KEY" : `$(sed -n 's/^API_SERVER_KEY=//p' ${keyFile})`;
   return [
     `agentd ${version} listens on ${service.url}`,
-    `  key    ${key}`,
-    `  model  ${model}${problem === undefined ? "" : ` (${problem}). ${fix}`}`,
+    `  key      ${key}`,
+    `  model    ${model}${problem === undefined ? "" : ` (${problem}). ${fix}`}`,
     ...webhookLines(service),
-    "  try    curl -N " + `${service.url}/v1/chat/completions \\`,
-    `           -H "authorization: Bearer ${bearer}" -H "content-type: application/json" \\`,
-    `           -d '{"stream": true, "messages": [{"role": "user", "content": "run: echo hello"}]}'`,
+    ...(hasConsole ? [`  console  ${reachable(service.url)}  (agentd open)`] : []),
+    "  try      curl -N " + `${service.url}/v1/chat/completions \\`,
+    `             -H "authorization: Bearer ${bearer}" -H "content-type: application/json" \\`,
+    `             -d '{"stream": true, "messages": [{"role": "user", "content": "run: echo hello"}]}'`,
   ].join("\n");
 }
 
 function webhookLines({ webhookUrl, webhookRoutes }: StartedService["service"]): readonly string[] {
   if (webhookRoutes === undefined) return [];
-  if (webhookUrl === undefined) return ["  hooks  not listening yet, trying again; see the log"];
+  if (webhookUrl === undefined) return ["  hooks    not listening yet, trying again; see the log"];
   const names = webhookRoutes.map(oneLine).join(", ") || "none yet, see `agentd webhook subscribe`";
-  // A wildcard address cannot be called, so show localhost like `agentd webhook`.
-  const url = webhookUrl.replace(/\/\/(0\.0\.0\.0|\[::\])(?=:)/, "//localhost");
-  return [`  hooks  ${url}/webhooks/<route>, routes: ${names}`];
+  return [`  hooks    ${reachable(webhookUrl)}/webhooks/<route>, routes: ${names}`];
+}
+
+/** A wildcard address cannot be called, so show localhost like `agentd webhook`. */
+function reachable(url: string): string {
+  return url.replace(/\/\/(0\.0\.0\.0|\[::\])(?=:)/, "//localhost");
 }
 
 /** SIGHUP arrives when the terminal closes and stops the service gracefully, too. */

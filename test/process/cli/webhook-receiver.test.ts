@@ -67,7 +67,7 @@ async function recorded(store: Store, id: string, status: string): Promise<void>
 test("a subscription made while the gateway runs works at once, and its removal answers 404", async () => {
   await using place = await createPlace();
   const gateway = await place.start();
-  assert.match(gateway.stdout(), /hooks {2}http:\/\/127\.0\.0\.1:\d+\/webhooks\/<route>, routes: none yet/);
+  assert.match(gateway.stdout(), /hooks {4}http:\/\/127\.0\.0\.1:\d+\/webhooks\/<route>, routes: none yet/);
 
   const made = JSON.parse((await place.webhook("subscribe", "ci", "--prompt", "hello {n}", "--json")).stdout);
   const accepted = await post(made.url, '{"n": 1}', made.secret);

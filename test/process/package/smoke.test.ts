@@ -215,7 +215,7 @@ async function runs(smoke: Smoke, home: string, port: readonly string[]): Promis
     [["status", ...port], /^Gateway +http:\/\/\S+, agentd \d/],
     [["logs", "-n", "5"], /INFO {2}listening {2}url=/],
     [["usage", "--by", "model"], /^demo:demo +\d/m],
-    [["open", "docs", "--print", ...port], /^http:\/\/127\.0\.0\.1:\d+\/docs$/m],
+    [["open", "--print", ...port], /^http:\/\/127\.0\.0\.1:\d+\/login#c=[\w-]{43}$/m],
     [["runs", "follow", id, ...port], /hello/],
     [["runs", "show", id, ...port], /^status +completed$/m],
     [["runs", "approve", id, ...port], /^[^\n]+\n$/, 1],
