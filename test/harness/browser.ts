@@ -36,13 +36,11 @@ export interface ConsoleTest extends AsyncDisposable {
   restart(): Promise<void>;
 }
 
-let shared: Promise<Browser> | undefined;
-
-function browser(): Promise<Browser> {
+/** Connects to the browser that all tests share. */
+function connect(): Promise<Browser> {
   const { AGENTD_TEST_BROWSER: endpoint } = process.env;
   assert.ok(endpoint, "Run these tests with npm run test:console.");
-  shared ??= chromium.connect(endpoint);
-  return shared;
+  return chromium.connect(endpoint);
 }
 
 const WIDTH = 1_280;
@@ -59,9 +57,8 @@ export async function startConsole(options: ConsoleOptions = {}): Promise<Consol
   let gateway = await place.start();
   const { url } = gateway;
   const isPhone = width < PHONE;
-  const context = await (
-    await browser()
-  ).newContext({
+  const browser = await connect();
+  const context = await browser.newContext({
     viewport: { width, height },
     colorScheme,
     hasTouch: isPhone,
@@ -109,6 +106,7 @@ export async function startConsole(options: ConsoleOptions = {}): Promise<Consol
     },
     async [Symbol.asyncDispose]() {
       await context.close();
+      await browser.close();
       await place[Symbol.asyncDispose]();
       assert.deepEqual(problems, []);
     },
@@ -149,6 +147,11 @@ function watchPage(page: Page, problems: string[], state: { readonly isDown: boo
     if (state.isDown && WHILE_DOWN.test(text)) return;
     problems.push(`in the console: ${text}`);
   });
+}
+
+/** The conversation: what is read to screen readers is beside it. */
+export function conversation(page: Page) {
+  return page.getByRole("log", { name: "Conversation" });
 }
 
 /** The composer of the chat. */
