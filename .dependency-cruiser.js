@@ -313,6 +313,7 @@ const machine = [
   "^src/agent/(tools|skills|mcp|attachments)/",
   "^src/agent/subagent/spawn-tree\\.ts$",
   "^src/http/control/folder\\.ts$",
+  "^src/http/console/",
   "^src/gateway/listen\\.ts$",
   "^src/rpc/connection/socket\\.ts$",
   "^src/rpc/settings/",

@@ -48,6 +48,7 @@ export const configSchema: Readonly<Record<string, unknown>> = {
       description: "Custom slash commands, by name without the slash.",
     },
     api_server: { $ref: "#/$defs/ApiServerConfig", default: {}, description: "The HTTP API." },
+    console: { $ref: "#/$defs/ConsoleConfig", default: {}, description: "The console, pages for browsers." },
     gateway: { $ref: "#/$defs/GatewayConfig", default: {}, description: "The gateway for hosts." },
     acp: { $ref: "#/$defs/AcpConfig", default: {}, description: "The server for editors, `agentd acp`." },
     platforms: {
@@ -550,6 +551,20 @@ export const configSchema: Readonly<Record<string, unknown>> = {
           minLength: 1,
           maxLength: 256,
           description: "Model that writes the summary. Default: the model of the session.",
+        },
+      },
+    },
+    ConsoleConfig: {
+      title: "ConsoleConfig",
+      description: "The console, pages for browsers on the port of the HTTP API.",
+      type: "object",
+      additionalProperties: false,
+      properties: {
+        enabled: { type: "boolean", default: true, description: "Serve the console and its sign-in." },
+        allow_plain_http: {
+          type: "boolean",
+          default: false,
+          description: "Allow sign-in over HTTP without TLS under names of other machines than this one. Everyone on the way can then read the session.",
         },
       },
     },

@@ -73,6 +73,10 @@ export type Config = {
      */
     api_server: ApiServerConfig;
     /**
+     * The console, pages for browsers.
+     */
+    console: ConsoleConfig;
+    /**
      * The gateway for hosts.
      */
     gateway: GatewayConfig;
@@ -436,6 +440,22 @@ export type CompressionConfig = {
      * Model that writes the summary. Default: the model of the session.
      */
     model?: string;
+};
+
+/**
+ * ConsoleConfig
+ *
+ * The console, pages for browsers on the port of the HTTP API.
+ */
+export type ConsoleConfig = {
+    /**
+     * Serve the console and its sign-in.
+     */
+    enabled: boolean;
+    /**
+     * Allow sign-in over HTTP without TLS under names of other machines than this one. Everyone on the way can then read the session.
+     */
+    allow_plain_http: boolean;
 };
 
 /**

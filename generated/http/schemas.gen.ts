@@ -524,6 +524,9 @@ export const schemas: SchemaMap = {
       "auth_required_for_session",
       "host_not_allowed",
       "origin_not_allowed",
+      "plain_http_not_allowed",
+      "invalid_code",
+      "sign_in_required",
       "not_found",
       "run_not_found",
       "session_not_found",
@@ -3988,6 +3991,102 @@ export const schemas: SchemaMap = {
     required: ["ticket", "expires_in"],
     properties: { ticket: { type: "string" }, expires_in: { type: "integer" } },
   },
+  ConsoleCodeBody: {
+    type: "object",
+    additionalProperties: false,
+    properties: {
+      kind: { type: "string", enum: ["link", "phone"] },
+      key: { type: "string", minLength: 1, maxLength: 64 },
+    },
+  },
+  ConsoleCode: {
+    type: "object",
+    required: ["object", "kind", "code", "key", "expires_at"],
+    properties: {
+      object: { const: "agent.console_code" },
+      kind: { type: "string", enum: ["link", "phone"] },
+      code: { type: "string" },
+      key: { type: "string" },
+      expires_at: { type: "number" },
+    },
+  },
+  ConsoleSession: {
+    type: "object",
+    required: [
+      "object",
+      "id",
+      "token",
+      "key",
+      "owner",
+      "scopes",
+      "auth_required",
+      "version",
+      "features",
+      "created_at",
+      "expires_at",
+    ],
+    properties: {
+      object: { const: "agent.console_session" },
+      id: { type: ["string", "null"] },
+      token: { type: ["string", "null"] },
+      key: { type: ["string", "null"] },
+      owner: { type: "string" },
+      scopes: { type: "array", items: { $ref: "#/components/schemas/KeyScope" } },
+      auth_required: { type: "boolean" },
+      version: { type: "string" },
+      features: {
+        type: "object",
+        required: ["cron", "webhooks"],
+        properties: { cron: { type: "boolean" }, webhooks: { type: "boolean" } },
+      },
+      created_at: { type: ["number", "null"] },
+      expires_at: { type: ["number", "null"] },
+    },
+  },
+  ConsoleSignInBody: {
+    type: "object",
+    additionalProperties: false,
+    properties: {
+      code: { type: "string", minLength: 1, maxLength: 128 },
+      key: { type: "string", minLength: 1, maxLength: 1024 },
+    },
+  },
+  ConsoleSessionDeleted: {
+    type: "object",
+    required: ["id", "object", "deleted"],
+    properties: { id: { type: "string" }, object: { const: "agent.console_session" }, deleted: { type: "boolean" } },
+  },
+  ConsoleSessionEntry: {
+    type: "object",
+    required: ["object", "id", "key", "address", "browser", "is_current", "created_at", "last_used_at", "expires_at"],
+    properties: {
+      object: { const: "agent.console_session" },
+      id: { type: "string" },
+      key: { type: "string" },
+      address: { type: "string" },
+      browser: { type: "string" },
+      is_current: { type: "boolean" },
+      created_at: { type: "number" },
+      last_used_at: { type: "number" },
+      expires_at: { type: "number" },
+    },
+  },
+  ConsoleSessionList: {
+    type: "object",
+    required: ["object", "data", "first_id", "last_id", "has_more"],
+    properties: {
+      object: { const: "list" },
+      data: { type: "array", items: { $ref: "#/components/schemas/ConsoleSessionEntry" } },
+      first_id: { type: ["string", "null"] },
+      last_id: { type: ["string", "null"] },
+      has_more: { type: "boolean" },
+    },
+  },
+  ConsoleSessionsDeleted: {
+    type: "object",
+    required: ["object", "ended"],
+    properties: { object: { const: "agent.console_sessions" }, ended: { type: "integer" } },
+  },
   CheckStatus: { type: "string", enum: ["ok", "degraded"] },
   HealthCheck: {
     type: "object",
@@ -4732,6 +4831,14 @@ export interface SchemaTypes {
   ModelList: T.ModelList;
   Health: T.Health;
   SocketTicket: T.SocketTicket;
+  ConsoleCodeBody: T.ConsoleCodeBody;
+  ConsoleCode: T.ConsoleCode;
+  ConsoleSession: T.ConsoleSession;
+  ConsoleSignInBody: T.ConsoleSignInBody;
+  ConsoleSessionDeleted: T.ConsoleSessionDeleted;
+  ConsoleSessionEntry: T.ConsoleSessionEntry;
+  ConsoleSessionList: T.ConsoleSessionList;
+  ConsoleSessionsDeleted: T.ConsoleSessionsDeleted;
   CheckStatus: T.CheckStatus;
   HealthCheck: T.HealthCheck;
   OutboxCounts: T.OutboxCounts;

@@ -230,13 +230,22 @@ td:empty{display:none}
 <li><a href="#operation-get-capabilities"><b class="badge get">GET</b> <span>Get the capabilities of the server</span></a></li>
 <li><a href="#operation-list-models"><b class="badge get">GET</b> <span>List models</span></a></li>
 <li><a href="#operation-get-model"><b class="badge get">GET</b> <span>Get a model</span></a></li>
-<li><a href="#operation-get-root"><b class="badge get">GET</b> <span>Redirect a browser to the reference</span></a></li>
+<li><a href="#operation-get-root"><b class="badge get">GET</b> <span>Redirect to the reference</span></a></li>
 <li><a href="#operation-get-open-api"><b class="badge get">GET</b> <span>Get this document</span></a></li>
 <li><a href="#operation-get-docs"><b class="badge get">GET</b> <span>Get this document as HTML</span></a></li>
 </ul>
 <p><a href="#tag-gateway"><span>Gateway</span></a></p>
 <ul>
 <li><a href="#operation-create-socket-ticket"><b class="badge post">POST</b> <span>Create a ticket for the gateway WebSocket</span></a></li>
+</ul>
+<p><a href="#tag-console"><span>Console</span></a></p>
+<ul>
+<li><a href="#operation-create-console-code"><b class="badge post">POST</b> <span>Create a code that signs a browser in</span></a></li>
+<li><a href="#operation-get-console-session"><b class="badge get">GET</b> <span>Get who is signed in</span></a></li>
+<li><a href="#operation-create-console-session"><b class="badge post">POST</b> <span>Sign a browser in</span></a></li>
+<li><a href="#operation-delete-console-session"><b class="badge delete">DELETE</b> <span>Sign this browser out</span></a></li>
+<li><a href="#operation-list-console-sessions"><b class="badge get">GET</b> <span>List the browsers that are signed in with this key, newest first</span></a></li>
+<li><a href="#operation-delete-console-sessions"><b class="badge delete">DELETE</b> <span>Sign all browsers of this key out</span></a></li>
 </ul>
 <p><a href="#tag-health"><span>Health</span></a></p>
 <ul>
@@ -305,6 +314,14 @@ td:empty{display:none}
 <li><a href="#schema-config-patch"><span>ConfigPatch</span></a></li>
 <li><a href="#schema-config-schema"><span>ConfigSchema</span></a></li>
 <li><a href="#schema-config-view"><span>ConfigView</span></a></li>
+<li><a href="#schema-console-code"><span>ConsoleCode</span></a></li>
+<li><a href="#schema-console-code-body"><span>ConsoleCodeBody</span></a></li>
+<li><a href="#schema-console-session"><span>ConsoleSession</span></a></li>
+<li><a href="#schema-console-session-deleted"><span>ConsoleSessionDeleted</span></a></li>
+<li><a href="#schema-console-session-entry"><span>ConsoleSessionEntry</span></a></li>
+<li><a href="#schema-console-session-list"><span>ConsoleSessionList</span></a></li>
+<li><a href="#schema-console-sessions-deleted"><span>ConsoleSessionsDeleted</span></a></li>
+<li><a href="#schema-console-sign-in-body"><span>ConsoleSignInBody</span></a></li>
 <li><a href="#schema-content-part"><span>ContentPart</span></a></li>
 <li><a href="#schema-content-parts"><span>ContentParts</span></a></li>
 <li><a href="#schema-conversation-param"><span>ConversationParam</span></a></li>
@@ -606,7 +623,7 @@ td:empty{display:none}
 <tr><td><code>webhooks</code></td><td><a href="#operation-create-route">createRoute</a>, <a href="#operation-delete-route">deleteRoute</a>, <a href="#operation-update-route">updateRoute</a>, <a href="#operation-rotate-route-secret">rotateRouteSecret</a>, <a href="#operation-test-route">testRoute</a>, <a href="#operation-replay-delivery">replayDelivery</a></td></tr>
 </tbody>
 </table>
-<p>No key is needed for <a href="#operation-get-health">getHealth</a>, <a href="#operation-get-health-v1">getHealthV1</a>, <a href="#operation-get-root">getRoot</a>, <a href="#operation-get-open-api">getOpenApi</a>, <a href="#operation-get-docs">getDocs</a>.</p>
+<p>No key is needed for <a href="#operation-get-health">getHealth</a>, <a href="#operation-get-health-v1">getHealthV1</a>, <a href="#operation-create-console-session">createConsoleSession</a>, <a href="#operation-get-root">getRoot</a>, <a href="#operation-get-open-api">getOpenApi</a>, <a href="#operation-get-docs">getDocs</a>.</p>
 </section>
 <section id="tag-chat">
 <h2><a href="#tag-chat">Chat</a></h2>
@@ -4665,7 +4682,8 @@ td:empty{display:none}
 </section>
 <section id="operation-get-root" class="entry">
 <h3><a href="#operation-get-root"><b class="badge get">GET</b> <code>/</code></a></h3>
-<p>Redirect a browser to the reference</p>
+<p>Redirect to the reference</p>
+<p>With <code>Accept: text/html</code>, the console answers instead, unless <code>console.enabled</code> is false.</p>
 <p>Operation <code>getRoot</code>. No key needed.</p>
 <section id="operation-get-root-responses">
 <h4><a href="#operation-get-root-responses">Responses</a></h4>
@@ -4746,6 +4764,200 @@ td:empty{display:none}
 <section id="operation-create-socket-ticket-example">
 <h4><a href="#operation-create-socket-ticket-example">Example</a></h4>
 <pre tabindex="0"><code>curl -X POST http://127.0.0.1:8642/api/auth/ws-ticket \\
+  -H &quot;Authorization: Bearer $API_SERVER_KEY&quot;</code></pre>
+</section>
+</section>
+</section>
+<section id="tag-console">
+<h2><a href="#tag-console">Console</a></h2>
+<p>Sign-in of browsers to the console.</p>
+<section id="operation-create-console-code" class="entry">
+<h3><a href="#operation-create-console-code"><b class="badge post">POST</b> <code>/api/console/codes</code></a></h3>
+<p>Create a code that signs a browser in</p>
+<p>The browser gets the permissions of the key. A key has one open phone code: a new one ends the last. Returns 403 <code>auth_required</code> where no key is required, and 404 while the console is off.</p>
+<p>Operation <code>createConsoleCode</code>. Needs a key.</p>
+<section id="operation-create-console-code-request-body">
+<h4><a href="#operation-create-console-code-request-body">Request body</a></h4>
+<p><code>application/json</code>, required: <a href="#schema-console-code-body">ConsoleCodeBody</a>.</p>
+<p>Which code to create, and for which key.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>kind</code></td><td><code>&quot;link&quot;</code> or <code>&quot;phone&quot;</code></td><td>Default: link. link: a long code for a link, valid once and for 60 seconds. phone: a short code that people type, valid once and for two minutes. Five wrong codes end every open phone code.</td></tr>
+<tr><td><code>key</code></td><td>string</td><td>Name of the key that signs in. Default: the key of the request. Another one requires the scope admin. 1 to 64 characters.</td></tr>
+</tbody>
+</table>
+<p>Other fields are refused.</p>
+</section>
+<section id="operation-create-console-code-responses">
+<h4><a href="#operation-create-console-code-responses">Responses</a></h4>
+<table class="c3 status">
+<thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>201</code></td><td><a href="#schema-console-code">ConsoleCode</a></td><td>The code.</td></tr>
+<tr><td><code>400</code>, <code>403</code>, <code>404</code>, <code>408</code>, <code>413</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
+<tr><td><code>415</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The body is not JSON, or it is compressed. In the latter case <code>Accept-Encoding</code> is <code>identity</code>. Headers: <code>Accept-Encoding</code>.</td></tr>
+<tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-create-console-code-example">
+<h4><a href="#operation-create-console-code-example">Example</a></h4>
+<pre tabindex="0"><code>curl -X POST http://127.0.0.1:8642/api/console/codes \\
+  -H &quot;Authorization: Bearer $API_SERVER_KEY&quot; \\
+  -H &quot;Content-Type: application/json&quot; \\
+  -d &#39;{
+  &quot;kind&quot;: &quot;link&quot;
+}&#39;</code></pre>
+</section>
+</section>
+<section id="operation-get-console-session" class="entry">
+<h3><a href="#operation-get-console-session"><b class="badge get">GET</b> <code>/api/console/session</code></a></h3>
+<p>Get who is signed in</p>
+<p>Operation <code>getConsoleSession</code>. Needs a key.</p>
+<section id="operation-get-console-session-responses">
+<h4><a href="#operation-get-console-session-responses">Responses</a></h4>
+<table class="c3 status">
+<thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>200</code></td><td><a href="#schema-console-session">ConsoleSession</a></td><td>The session, or the key of the request.</td></tr>
+<tr><td><code>400</code>, <code>403</code>, <code>404</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
+<tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-get-console-session-example">
+<h4><a href="#operation-get-console-session-example">Example</a></h4>
+<pre tabindex="0"><code>curl http://127.0.0.1:8642/api/console/session \\
+  -H &quot;Authorization: Bearer $API_SERVER_KEY&quot;</code></pre>
+</section>
+</section>
+<section id="operation-create-console-session" class="entry">
+<h3><a href="#operation-create-console-session"><b class="badge post">POST</b> <code>/api/console/session</code></a></h3>
+<p>Sign a browser in</p>
+<p>Takes a code or a key. A session has two halves: a cookie that scripts cannot read, and <code>token</code>, which the page sends as <code>X-Agentd-Console</code>. Together they open what the key opens. Ten attempts a minute are allowed from an address. Over HTTP, only names of this machine are accepted, unless <code>console.allow_plain_http</code> is set.</p>
+<p>Operation <code>createConsoleSession</code>. No key needed.</p>
+<section id="operation-create-console-session-request-body">
+<h4><a href="#operation-create-console-session-request-body">Request body</a></h4>
+<p><code>application/json</code>, required: <a href="#schema-console-sign-in-body">ConsoleSignInBody</a>.</p>
+<p>A code of POST /api/console/codes, or an API key.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>code</code></td><td>string</td><td>1 to 128 characters.</td></tr>
+<tr><td><code>key</code></td><td>string</td><td>1 to 1024 characters.</td></tr>
+</tbody>
+</table>
+<p>Other fields are refused.</p>
+</section>
+<section id="operation-create-console-session-responses">
+<h4><a href="#operation-create-console-session-responses">Responses</a></h4>
+<table class="c3 status">
+<thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>201</code></td><td><a href="#schema-console-session">ConsoleSession</a></td><td>The session and its token. Headers: <code>Set-Cookie</code> (The half of a console session that scripts cannot read.).</td></tr>
+<tr><td><code>400</code>, <code>403</code>, <code>404</code>, <code>408</code>, <code>413</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
+<tr><td><code>415</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The body is not JSON, or it is compressed. In the latter case <code>Accept-Encoding</code> is <code>identity</code>. Headers: <code>Accept-Encoding</code>.</td></tr>
+<tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-create-console-session-example">
+<h4><a href="#operation-create-console-session-example">Example</a></h4>
+<pre tabindex="0"><code>curl -X POST http://127.0.0.1:8642/api/console/session \\
+  -H &quot;Content-Type: application/json&quot; \\
+  -d &#39;{
+  &quot;code&quot;: &quot;K7QP-3MXD&quot;
+}&#39;</code></pre>
+</section>
+</section>
+<section id="operation-delete-console-session" class="entry">
+<h3><a href="#operation-delete-console-session"><b class="badge delete">DELETE</b> <code>/api/console/session</code></a></h3>
+<p>Sign this browser out</p>
+<p>Ends its streams and sockets, too. Returns 404 for a request with an API key.</p>
+<p>Operation <code>deleteConsoleSession</code>. Needs a key.</p>
+<section id="operation-delete-console-session-responses">
+<h4><a href="#operation-delete-console-session-responses">Responses</a></h4>
+<table class="c3 status">
+<thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>200</code></td><td><a href="#schema-console-session-deleted">ConsoleSessionDeleted</a></td><td>The session has ended. Headers: <code>Set-Cookie</code> (The half of a console session that scripts cannot read.).</td></tr>
+<tr><td><code>400</code>, <code>403</code>, <code>404</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
+<tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-delete-console-session-example">
+<h4><a href="#operation-delete-console-session-example">Example</a></h4>
+<pre tabindex="0"><code>curl -X DELETE http://127.0.0.1:8642/api/console/session \\
+  -H &quot;Authorization: Bearer $API_SERVER_KEY&quot;</code></pre>
+</section>
+</section>
+<section id="operation-list-console-sessions" class="entry">
+<h3><a href="#operation-list-console-sessions"><b class="badge get">GET</b> <code>/api/console/sessions</code></a></h3>
+<p>List the browsers that are signed in with this key, newest first</p>
+<p>Operation <code>listConsoleSessions</code>. Needs a key.</p>
+<section id="operation-list-console-sessions-parameters">
+<h4><a href="#operation-list-console-sessions-parameters">Parameters</a></h4>
+<table class="c4">
+<thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>limit</code></td><td>query</td><td>integer</td><td>1 to 100; default <code>20</code>.</td></tr>
+<tr><td><code>after</code></td><td>query</td><td>string</td><td><code>last_id</code> of the previous page. At most 512 characters.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-list-console-sessions-responses">
+<h4><a href="#operation-list-console-sessions-responses">Responses</a></h4>
+<table class="c3 status">
+<thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>200</code></td><td><a href="#schema-console-session-list">ConsoleSessionList</a></td><td>A page of sessions.</td></tr>
+<tr><td><code>400</code>, <code>403</code>, <code>404</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
+<tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-list-console-sessions-example">
+<h4><a href="#operation-list-console-sessions-example">Example</a></h4>
+<pre tabindex="0"><code>curl http://127.0.0.1:8642/api/console/sessions \\
+  -H &quot;Authorization: Bearer $API_SERVER_KEY&quot;</code></pre>
+</section>
+</section>
+<section id="operation-delete-console-sessions" class="entry">
+<h3><a href="#operation-delete-console-sessions"><b class="badge delete">DELETE</b> <code>/api/console/sessions</code></a></h3>
+<p>Sign all browsers of this key out</p>
+<p>Operation <code>deleteConsoleSessions</code>. Needs a key.</p>
+<section id="operation-delete-console-sessions-parameters">
+<h4><a href="#operation-delete-console-sessions-parameters">Parameters</a></h4>
+<table class="c4">
+<thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>session_id</code></td><td>query</td><td>string</td><td>Ends this session only. At most 64 characters.</td></tr>
+<tr><td><code>keep_current</code></td><td>query</td><td>boolean</td><td>True keeps the session of the request. Default <code>false</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-delete-console-sessions-responses">
+<h4><a href="#operation-delete-console-sessions-responses">Responses</a></h4>
+<table class="c3 status">
+<thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>200</code></td><td><a href="#schema-console-sessions-deleted">ConsoleSessionsDeleted</a></td><td>The sessions have ended.</td></tr>
+<tr><td><code>400</code>, <code>403</code>, <code>404</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
+<tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-delete-console-sessions-example">
+<h4><a href="#operation-delete-console-sessions-example">Example</a></h4>
+<pre tabindex="0"><code>curl -X DELETE http://127.0.0.1:8642/api/console/sessions \\
   -H &quot;Authorization: Bearer $API_SERVER_KEY&quot;</code></pre>
 </section>
 </section>
@@ -4881,12 +5093,15 @@ td:empty{display:none}
 <tr><td><code>400</code></td><td><code>unsupported_content_type</code></td><td><code>invalid_request_error</code></td><td>no</td></tr>
 <tr><td><code>400</code></td><td><code>unsupported_parameter</code></td><td><code>invalid_request_error</code></td><td>no</td></tr>
 <tr><td><code>401</code></td><td><code>invalid_api_key</code></td><td><code>authentication_error</code></td><td>no</td></tr>
+<tr><td><code>401</code></td><td><code>invalid_code</code></td><td><code>authentication_error</code></td><td>no</td></tr>
 <tr><td><code>401</code></td><td><code>missing_api_key</code></td><td><code>authentication_error</code></td><td>no</td></tr>
+<tr><td><code>401</code></td><td><code>sign_in_required</code></td><td><code>authentication_error</code></td><td>no</td></tr>
 <tr><td><code>403</code></td><td><code>auth_required</code></td><td><code>permission_error</code></td><td>no</td></tr>
 <tr><td><code>403</code></td><td><code>auth_required_for_session</code></td><td><code>permission_error</code></td><td>no</td></tr>
 <tr><td><code>403</code></td><td><code>host_not_allowed</code></td><td><code>permission_error</code></td><td>no</td></tr>
 <tr><td><code>403</code></td><td><code>insufficient_scope</code></td><td><code>permission_error</code></td><td>no</td></tr>
 <tr><td><code>403</code></td><td><code>origin_not_allowed</code></td><td><code>permission_error</code></td><td>no</td></tr>
+<tr><td><code>403</code></td><td><code>plain_http_not_allowed</code></td><td><code>permission_error</code></td><td>no</td></tr>
 <tr><td><code>404</code></td><td><code>ask_not_found</code></td><td><code>not_found_error</code></td><td>no</td></tr>
 <tr><td><code>404</code></td><td><code>delivery_not_found</code></td><td><code>not_found_error</code></td><td>no</td></tr>
 <tr><td><code>404</code></td><td><code>grant_not_found</code></td><td><code>not_found_error</code></td><td>no</td></tr>
@@ -5815,6 +6030,118 @@ td:empty{display:none}
 </tbody>
 </table>
 </section>
+<section id="schema-console-code" class="entry">
+<h3><a href="#schema-console-code">ConsoleCode</a></h3>
+<p>A code that signs one browser in.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>object</code></td><td><code>&quot;agent.console_code&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>kind</code></td><td><code>&quot;link&quot;</code> or <code>&quot;phone&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>code</code></td><td>string</td><td>Required. Put the code of a link behind <code>/login#c=</code>: a fragment reaches no server and no log.</td></tr>
+<tr><td><code>key</code></td><td>string</td><td>Required. Name of the key that signs in.</td></tr>
+<tr><td><code>expires_at</code></td><td>number</td><td>Required. Unix time in seconds.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="schema-console-code-body" class="entry">
+<h3><a href="#schema-console-code-body">ConsoleCodeBody</a></h3>
+<p>Which code to create, and for which key.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>kind</code></td><td><code>&quot;link&quot;</code> or <code>&quot;phone&quot;</code></td><td>Default: link. link: a long code for a link, valid once and for 60 seconds. phone: a short code that people type, valid once and for two minutes. Five wrong codes end every open phone code.</td></tr>
+<tr><td><code>key</code></td><td>string</td><td>Name of the key that signs in. Default: the key of the request. Another one requires the scope admin. 1 to 64 characters.</td></tr>
+</tbody>
+</table>
+<p>Other fields are refused.</p>
+</section>
+<section id="schema-console-session" class="entry">
+<h3><a href="#schema-console-session">ConsoleSession</a></h3>
+<p>The signed-in key, its scopes, and what this server offers.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>object</code></td><td><code>&quot;agent.console_session&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>id</code></td><td>string or null</td><td>Required. Null for a request with an API key, and where no key is required.</td></tr>
+<tr><td><code>token</code></td><td>string or null</td><td>Required. Only in the answer that signs in. Send it as <code>X-Agentd-Console</code> with every request: the cookie alone opens nothing.</td></tr>
+<tr><td><code>key</code></td><td>string or null</td><td>Required. Name of the key. Null where no key is required.</td></tr>
+<tr><td><code>owner</code></td><td>string</td><td>Required. Whose data the session reaches.</td></tr>
+<tr><td><code>scopes</code></td><td>array of <a href="#schema-key-scope">KeyScope</a></td><td>Required. Scopes of the key now.</td></tr>
+<tr><td><code>auth_required</code></td><td>boolean</td><td>Required. False: the server requires no key.</td></tr>
+<tr><td><code>version</code></td><td>string</td><td>Required. Version of the server.</td></tr>
+<tr><td><code>features</code></td><td>object</td><td>Required.</td></tr>
+<tr><td><code>features.cron</code></td><td>boolean</td><td>Required. Whether this server runs scheduled jobs.</td></tr>
+<tr><td><code>features.webhooks</code></td><td>boolean</td><td>Required. Whether this server receives webhooks.</td></tr>
+<tr><td><code>created_at</code></td><td>number or null</td><td>Required. Unix time in seconds.</td></tr>
+<tr><td><code>expires_at</code></td><td>number or null</td><td>Required. Unix time in seconds. A session also ends 12 hours after its last request, and with its key.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="schema-console-session-deleted" class="entry">
+<h3><a href="#schema-console-session-deleted">ConsoleSessionDeleted</a></h3>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>id</code></td><td>string</td><td>Required.</td></tr>
+<tr><td><code>object</code></td><td><code>&quot;agent.console_session&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>deleted</code></td><td>boolean</td><td>Required.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="schema-console-session-entry" class="entry">
+<h3><a href="#schema-console-session-entry">ConsoleSessionEntry</a></h3>
+<p>A browser that is signed in.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>object</code></td><td><code>&quot;agent.console_session&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>id</code></td><td>string</td><td>Required.</td></tr>
+<tr><td><code>key</code></td><td>string</td><td>Required. Name of its key.</td></tr>
+<tr><td><code>address</code></td><td>string</td><td>Required. Address that signed in; empty where the server does not know it.</td></tr>
+<tr><td><code>browser</code></td><td>string</td><td>Required. User-Agent of the browser, shortened.</td></tr>
+<tr><td><code>is_current</code></td><td>boolean</td><td>Required. Whether the request belongs to this session.</td></tr>
+<tr><td><code>created_at</code></td><td>number</td><td>Required. Unix time in seconds.</td></tr>
+<tr><td><code>last_used_at</code></td><td>number</td><td>Required. Unix time in seconds, to the minute.</td></tr>
+<tr><td><code>expires_at</code></td><td>number</td><td>Required. Unix time in seconds.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="schema-console-session-list" class="entry">
+<h3><a href="#schema-console-session-list">ConsoleSessionList</a></h3>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>object</code></td><td><code>&quot;list&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>data</code></td><td>array of <a href="#schema-console-session-entry">ConsoleSessionEntry</a></td><td>Required.</td></tr>
+<tr><td><code>first_id</code></td><td>string or null</td><td>Required.</td></tr>
+<tr><td><code>last_id</code></td><td>string or null</td><td>Required.</td></tr>
+<tr><td><code>has_more</code></td><td>boolean</td><td>Required.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="schema-console-sessions-deleted" class="entry">
+<h3><a href="#schema-console-sessions-deleted">ConsoleSessionsDeleted</a></h3>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>object</code></td><td><code>&quot;agent.console_sessions&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>ended</code></td><td>integer</td><td>Required. How many sessions ended.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="schema-console-sign-in-body" class="entry">
+<h3><a href="#schema-console-sign-in-body">ConsoleSignInBody</a></h3>
+<p>A code of POST /api/console/codes, or an API key.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>code</code></td><td>string</td><td>1 to 128 characters.</td></tr>
+<tr><td><code>key</code></td><td>string</td><td>1 to 1024 characters.</td></tr>
+</tbody>
+</table>
+<p>Other fields are refused.</p>
+</section>
 <section id="schema-content-part" class="entry">
 <h3><a href="#schema-content-part">ContentPart</a></h3>
 <p>A part of the content of a message. Every message may contain text parts; only messages of the user may contain images and files. Audio, and files by id or address, are not supported.</p>
@@ -6257,7 +6584,7 @@ td:empty{display:none}
 <section id="schema-error-code" class="entry">
 <h3><a href="#schema-error-code">ErrorCode</a></h3>
 <p>Stable name of the error.</p>
-<p>Type: <code>&quot;invalid_json&quot;</code> or <code>&quot;invalid_request&quot;</code> or <code>&quot;missing_required_parameter&quot;</code> or <code>&quot;unsupported_parameter&quot;</code> or <code>&quot;invalid_content_part&quot;</code> or <code>&quot;unsupported_content_type&quot;</code> or <code>&quot;invalid_image_url&quot;</code> or <code>&quot;string_above_max_length&quot;</code> or <code>&quot;model_not_found&quot;</code> or <code>&quot;invalid_session_id&quot;</code> or <code>&quot;invalid_session_key&quot;</code> or <code>&quot;invalid_cursor&quot;</code> or <code>&quot;invalid_idempotency_key&quot;</code> or <code>&quot;invalid_approval_choice&quot;</code> or <code>&quot;invalid_approval_request&quot;</code> or <code>&quot;invalid_steer_input&quot;</code> or <code>&quot;invalid_config&quot;</code> or <code>&quot;invalid_answer&quot;</code> or <code>&quot;invalid_schedule&quot;</code> or <code>&quot;secret_not_allowed&quot;</code> or <code>&quot;request_timeout&quot;</code> or <code>&quot;missing_api_key&quot;</code> or <code>&quot;invalid_api_key&quot;</code> or <code>&quot;insufficient_scope&quot;</code> or <code>&quot;auth_required&quot;</code> or <code>&quot;auth_required_for_session&quot;</code> or <code>&quot;host_not_allowed&quot;</code> or <code>&quot;origin_not_allowed&quot;</code> or <code>&quot;not_found&quot;</code> or <code>&quot;run_not_found&quot;</code> or <code>&quot;session_not_found&quot;</code> or <code>&quot;response_not_found&quot;</code> or <code>&quot;previous_response_not_found&quot;</code> or <code>&quot;ask_not_found&quot;</code> or <code>&quot;question_not_found&quot;</code> or <code>&quot;route_not_found&quot;</code> or <code>&quot;key_not_found&quot;</code> or <code>&quot;grant_not_found&quot;</code> or <code>&quot;delivery_not_found&quot;</code> or <code>&quot;job_not_found&quot;</code> or <code>&quot;occurrence_not_found&quot;</code> or <code>&quot;message_not_found&quot;</code> or <code>&quot;platform_not_found&quot;</code> or <code>&quot;skill_not_found&quot;</code> or <code>&quot;method_not_allowed&quot;</code> or <code>&quot;unsupported_media_type&quot;</code> or <code>&quot;body_too_large&quot;</code> or <code>&quot;session_busy&quot;</code> or <code>&quot;ask_not_pending&quot;</code> or <code>&quot;question_not_pending&quot;</code> or <code>&quot;route_exists&quot;</code> or <code>&quot;route_is_static&quot;</code> or <code>&quot;key_exists&quot;</code> or <code>&quot;key_is_static&quot;</code> or <code>&quot;last_admin_key&quot;</code> or <code>&quot;delivery_not_replayable&quot;</code> or <code>&quot;receiver_disabled&quot;</code> or <code>&quot;job_over&quot;</code> or <code>&quot;job_busy&quot;</code> or <code>&quot;message_not_retryable&quot;</code> or <code>&quot;message_being_sent&quot;</code> or <code>&quot;platform_not_ready&quot;</code> or <code>&quot;approval_not_active&quot;</code> or <code>&quot;approval_not_pending&quot;</code> or <code>&quot;run_not_active&quot;</code> or <code>&quot;run_not_accepting_steer&quot;</code> or <code>&quot;response_not_cancellable&quot;</code> or <code>&quot;idempotency_key_conflict&quot;</code> or <code>&quot;run_events_expired&quot;</code> or <code>&quot;events_expired&quot;</code> or <code>&quot;precondition_failed&quot;</code> or <code>&quot;precondition_required&quot;</code> or <code>&quot;rate_limit_exceeded&quot;</code> or <code>&quot;too_many_concurrent_runs&quot;</code> or <code>&quot;too_many_subscribers&quot;</code> or <code>&quot;budget_exceeded&quot;</code> or <code>&quot;context_too_long&quot;</code> or <code>&quot;nothing_to_branch&quot;</code> or <code>&quot;nothing_to_undo&quot;</code> or <code>&quot;invalid_title&quot;</code> or <code>&quot;unknown_command&quot;</code> or <code>&quot;command_usage&quot;</code> or <code>&quot;too_many_live_sessions&quot;</code> or <code>&quot;queue_full&quot;</code> or <code>&quot;internal_error&quot;</code> or <code>&quot;provider_error&quot;</code> or <code>&quot;agent_incomplete&quot;</code> or <code>&quot;server_draining&quot;</code> or <code>&quot;state_store_unavailable&quot;</code> or <code>&quot;agent_timeout&quot;</code></p>
+<p>Type: <code>&quot;invalid_json&quot;</code> or <code>&quot;invalid_request&quot;</code> or <code>&quot;missing_required_parameter&quot;</code> or <code>&quot;unsupported_parameter&quot;</code> or <code>&quot;invalid_content_part&quot;</code> or <code>&quot;unsupported_content_type&quot;</code> or <code>&quot;invalid_image_url&quot;</code> or <code>&quot;string_above_max_length&quot;</code> or <code>&quot;model_not_found&quot;</code> or <code>&quot;invalid_session_id&quot;</code> or <code>&quot;invalid_session_key&quot;</code> or <code>&quot;invalid_cursor&quot;</code> or <code>&quot;invalid_idempotency_key&quot;</code> or <code>&quot;invalid_approval_choice&quot;</code> or <code>&quot;invalid_approval_request&quot;</code> or <code>&quot;invalid_steer_input&quot;</code> or <code>&quot;invalid_config&quot;</code> or <code>&quot;invalid_answer&quot;</code> or <code>&quot;invalid_schedule&quot;</code> or <code>&quot;secret_not_allowed&quot;</code> or <code>&quot;request_timeout&quot;</code> or <code>&quot;missing_api_key&quot;</code> or <code>&quot;invalid_api_key&quot;</code> or <code>&quot;insufficient_scope&quot;</code> or <code>&quot;auth_required&quot;</code> or <code>&quot;auth_required_for_session&quot;</code> or <code>&quot;host_not_allowed&quot;</code> or <code>&quot;origin_not_allowed&quot;</code> or <code>&quot;plain_http_not_allowed&quot;</code> or <code>&quot;invalid_code&quot;</code> or <code>&quot;sign_in_required&quot;</code> or <code>&quot;not_found&quot;</code> or <code>&quot;run_not_found&quot;</code> or <code>&quot;session_not_found&quot;</code> or <code>&quot;response_not_found&quot;</code> or <code>&quot;previous_response_not_found&quot;</code> or <code>&quot;ask_not_found&quot;</code> or <code>&quot;question_not_found&quot;</code> or <code>&quot;route_not_found&quot;</code> or <code>&quot;key_not_found&quot;</code> or <code>&quot;grant_not_found&quot;</code> or <code>&quot;delivery_not_found&quot;</code> or <code>&quot;job_not_found&quot;</code> or <code>&quot;occurrence_not_found&quot;</code> or <code>&quot;message_not_found&quot;</code> or <code>&quot;platform_not_found&quot;</code> or <code>&quot;skill_not_found&quot;</code> or <code>&quot;method_not_allowed&quot;</code> or <code>&quot;unsupported_media_type&quot;</code> or <code>&quot;body_too_large&quot;</code> or <code>&quot;session_busy&quot;</code> or <code>&quot;ask_not_pending&quot;</code> or <code>&quot;question_not_pending&quot;</code> or <code>&quot;route_exists&quot;</code> or <code>&quot;route_is_static&quot;</code> or <code>&quot;key_exists&quot;</code> or <code>&quot;key_is_static&quot;</code> or <code>&quot;last_admin_key&quot;</code> or <code>&quot;delivery_not_replayable&quot;</code> or <code>&quot;receiver_disabled&quot;</code> or <code>&quot;job_over&quot;</code> or <code>&quot;job_busy&quot;</code> or <code>&quot;message_not_retryable&quot;</code> or <code>&quot;message_being_sent&quot;</code> or <code>&quot;platform_not_ready&quot;</code> or <code>&quot;approval_not_active&quot;</code> or <code>&quot;approval_not_pending&quot;</code> or <code>&quot;run_not_active&quot;</code> or <code>&quot;run_not_accepting_steer&quot;</code> or <code>&quot;response_not_cancellable&quot;</code> or <code>&quot;idempotency_key_conflict&quot;</code> or <code>&quot;run_events_expired&quot;</code> or <code>&quot;events_expired&quot;</code> or <code>&quot;precondition_failed&quot;</code> or <code>&quot;precondition_required&quot;</code> or <code>&quot;rate_limit_exceeded&quot;</code> or <code>&quot;too_many_concurrent_runs&quot;</code> or <code>&quot;too_many_subscribers&quot;</code> or <code>&quot;budget_exceeded&quot;</code> or <code>&quot;context_too_long&quot;</code> or <code>&quot;nothing_to_branch&quot;</code> or <code>&quot;nothing_to_undo&quot;</code> or <code>&quot;invalid_title&quot;</code> or <code>&quot;unknown_command&quot;</code> or <code>&quot;command_usage&quot;</code> or <code>&quot;too_many_live_sessions&quot;</code> or <code>&quot;queue_full&quot;</code> or <code>&quot;internal_error&quot;</code> or <code>&quot;provider_error&quot;</code> or <code>&quot;agent_incomplete&quot;</code> or <code>&quot;server_draining&quot;</code> or <code>&quot;state_store_unavailable&quot;</code> or <code>&quot;agent_timeout&quot;</code></p>
 </section>
 <section id="schema-error-envelope" class="entry">
 <h3><a href="#schema-error-envelope">ErrorEnvelope</a></h3>

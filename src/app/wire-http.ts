@@ -154,6 +154,7 @@ function httpDeps(
       toolsets,
       workspaceRoots: [deps.settings.workspace, ...deps.settings.workspaceRoots],
       validateResponses: options.validateResponses === true,
+      consoleFolder: options.consoleFolder,
       env: options.env,
     }),
     ...(observe ? { observe } : {}),
@@ -282,6 +283,7 @@ export function httpSettings(
     readonly toolsets: readonly string[];
     readonly workspaceRoots: readonly string[];
     readonly validateResponses: boolean;
+    readonly consoleFolder?: URL | undefined;
     readonly env: Environment;
   },
 ): HttpSettings {
@@ -315,6 +317,11 @@ export function httpSettings(
     webhookAllowedHosts: server.webhook_allowed_hosts,
     webhookAttempts: limits.webhook_attempts,
     corsOrigins: server.cors_origins,
+    console: {
+      isEnabled: config.console.enabled,
+      allowPlainHttp: config.console.allow_plain_http,
+      folder: more.consoleFolder,
+    },
     validateResponses: more.validateResponses,
   };
 }

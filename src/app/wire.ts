@@ -45,6 +45,8 @@ export interface ServiceOptions extends CoreOptions {
   readonly fileConfig?: Config;
   /** Chooses another default model; false when its provider is not in use. Absent: the default model is fixed. */
   readonly setDefaultModel?: (model: string | undefined) => boolean;
+  /** For tests: where the built console is. */
+  readonly consoleFolder?: URL;
   /** For tests: validates every response against the spec. */
   readonly validateResponses?: boolean;
   /** For tests: receives every response. */

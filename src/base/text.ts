@@ -20,6 +20,7 @@ type IdPrefix =
   | "prc"
   | "str"
   | "con"
+  | "cse"
   | "paste";
 
 const ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"; // Crockford base 32, lower case

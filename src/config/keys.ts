@@ -30,6 +30,8 @@ export interface KeyRing {
   find(presented: string): KeyIdentity | undefined;
   /** The identities of all keys. */
   readonly holders: readonly KeyIdentity[];
+  /** Returns the SHA-256 of a key's value, in hex. */
+  digestOf(name: string): string | undefined;
   /** False: no key is required, on a loopback address only. */
   readonly required: boolean;
 }
@@ -59,6 +61,10 @@ export function createKeyRing(config: Config, { env }: { readonly env: Environme
     required: true,
     find: (presented) => findEntry(entries, presented)?.identity,
     holders: entries.map(({ identity }) => identity),
+    digestOf: (name) => {
+      const found = entries.find(({ identity }) => identity.name === name);
+      return found && Buffer.from(found.digest).toString("hex");
+    },
   };
 }
 
@@ -94,7 +100,7 @@ interface Entry {
 
 function openRing(host: string, origins: readonly string[]): KeyRing {
   if (isLoopback(host) && !origins.includes("*"))
-    return { required: false, find: () => undefined, holders: [] };
+    return { required: false, find: () => undefined, holders: [], digestOf: () => undefined };
   if (isLoopback(host)) {
     const what = `${NO_AUTH} would let any web page run commands here. Name the origins instead of "*".`;
     throw invalid("api_server.cors_origins", what);

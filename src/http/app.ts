@@ -23,6 +23,7 @@ import {
   listSessions,
   updateSession,
 } from "./control/sessions/sessions.ts";
+import { Console } from "./console/console.ts";
 import type { HttpDeps } from "./deps.ts";
 import { Cors } from "./edge/access.ts";
 import { type Edge, type Handler, checkSource, requestIdOf, serve } from "./edge/serve.ts";
@@ -56,7 +57,8 @@ export function createHttpApi(deps: HttpDeps): HttpApi {
   const streams = new FeedStreams();
   const logs = new LogRing();
   deps.log.copyTo?.(logs.write);
-  bindHttp(app, deps, { subscribers: new RunSubscribers(deps.settings.maxSubscribersPerRun), streams, logs });
+  const subscribers = new RunSubscribers(deps.settings.maxSubscribersPerRun);
+  bindHttp(app, deps, { subscribers, streams, logs, console: new Console(deps) });
   return {
     app,
     call: createLocalCall((request) => app.fetch(request)),
@@ -114,7 +116,9 @@ function failOutside(error: HTTPError, event: H3Event, { log }: HttpDeps): Respo
 /** Mounts every operation of the spec. Other methods of a known path answer 405, all other paths 404. */
 function bindHttp(app: H3, deps: HttpDeps, shared: Shared): void {
   const cors = new Cors({ origins: deps.settings.corsOrigins, requiresKey: deps.keys.required });
-  const edge: Edge = { deps, cors, shared };
+  const { console } = shared;
+  const edge: Edge = { deps, cors, shared, console };
+  const fallback = { requestIdOf, answer: (event: H3Event) => refuse(event, edge, wrongPath) };
   const methods = new Map<string, string[]>();
   for (const id of Object.keys(operations) as OperationId[]) {
     const operation = operations[id];
@@ -122,8 +126,13 @@ function bindHttp(app: H3, deps: HttpDeps, shared: Shared): void {
     const names = operation.method === "GET" && !operation.sse ? ["GET", "HEAD"] : [operation.method];
     methods.set(route, [...(methods.get(route) ?? []), ...names]);
     const bound = { ...edge, id, operation, handler: handlers[id] as Handler };
-    for (const name of names) app.on(name as "GET", route, (event) => serve(event, bound));
+    const answer =
+      id === "getRoot"
+        ? async (event: H3Event) => (await console.root(event, fallback)) ?? serve(event, bound)
+        : (event: H3Event) => serve(event, bound);
+    for (const name of names) app.on(name as "GET", route, answer);
   }
+  console.mount(app, fallback);
   for (const route of UNSUPPORTED_ROUTES) app.all(route, (event) => refuse(event, edge, wrongPath));
   for (const [route, names] of methods) app.all(route, (event) => refuse(event, edge, wrongMethod(names)));
   app.all("/**", (event) => refuse(event, edge, wrongPath));

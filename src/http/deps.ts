@@ -246,6 +246,13 @@ export interface HttpSettings {
   readonly webhookAttempts: number;
   /** Origins of pages that may call, `*` for all; empty: CORS is off. */
   readonly corsOrigins: readonly string[];
+  readonly console: {
+    readonly isEnabled: boolean;
+    /** Whether browsers may sign in where others on the network can read the session. */
+    readonly allowPlainHttp: boolean;
+    /** Where it is built; undefined: beside the program. */
+    readonly folder?: URL | undefined;
+  };
   /** Checks every answer and event against the spec. For tests. */
   readonly validateResponses: boolean;
 }

@@ -1,6 +1,7 @@
 /** The operations that few requests use. Each module loads with the first request that it answers. */
 import type { OperationId } from "../../generated/http/server.gen.ts";
 import type { LogRing } from "./admin/log-ring.ts";
+import type { Console } from "./console/console.ts";
 import type { HttpContext, HttpDeps } from "./deps.ts";
 import type { FeedStreams } from "./control/feed.ts";
 import type { HttpHandlers } from "./edge/contract.ts";
@@ -20,6 +21,15 @@ export const onDemand = {
   ),
   ...from(() => import("./admin/logs.ts"), "listLogs"),
   ...from(() => import("./admin/service.ts"), "drainService", "createBackup"),
+  ...from(
+    () => import("./console/sign-in.ts"),
+    "createConsoleCode",
+    "getConsoleSession",
+    "createConsoleSession",
+    "deleteConsoleSession",
+    "listConsoleSessions",
+    "deleteConsoleSessions",
+  ),
   ...from(
     () => import("./control/jobs/jobs.ts"),
     "listJobs",
@@ -100,6 +110,7 @@ export interface Shared {
   readonly subscribers: RunSubscribers;
   readonly streams: FeedStreams;
   readonly logs: LogRing;
+  readonly console: Console;
 }
 
 /** The handlers of the API: a handler gets the request, the deps and what all share. */

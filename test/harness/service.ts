@@ -13,6 +13,7 @@ import {
 } from "../../src/agent/model.ts";
 import { systemClock, type Clock } from "../../src/base/time.ts";
 import { createLog, type LogLevel } from "../../src/base/observe.ts";
+import { sha256 } from "../../src/base/text.ts";
 import { applyDefaults } from "../../src/base/schema.ts";
 import { Variables } from "../../src/config/variables.ts";
 import { startService, type Service } from "../../src/app/service.ts";
@@ -49,6 +50,8 @@ export interface TestServiceOptions {
   readonly configProblems?: readonly string[];
   /** What the service gets instead of its store. */
   readonly wrapStore?: (store: Store) => Store;
+  /** The built console; default: none. */
+  readonly consoleFolder?: URL;
   /** Take over the database and home of a service that was stopped. */
   readonly like?: TestService;
 }
@@ -66,6 +69,7 @@ export class TestService implements AsyncDisposable {
   /** `operation status` of every answer. */
   readonly seen: Set<string>;
   readonly logLines: string[];
+  readonly clock: Clock;
   #keepFiles = false;
 
   constructor(from: Omit<TestService, "request" | "chat" | "json" | "restart" | typeof Symbol.asyncDispose>) {
@@ -76,6 +80,7 @@ export class TestService implements AsyncDisposable {
     this.database = from.database;
     this.seen = from.seen;
     this.logLines = from.logLines;
+    this.clock = from.clock;
   }
 
   /** A request with the test key, unless the headers say otherwise (an empty authorization sends none). */
@@ -134,12 +139,22 @@ export async function startTestService(options: TestServiceOptions = {}): Promis
     log: createLog(options.logLevel ?? "info", (line) => void logLines.push(line)),
     clock,
     validateResponses: true,
+    consoleFolder: options.consoleFolder ?? new URL("file:///nonexistent/"),
     ...(options.wrapStore
       ? { store: options.wrapStore(await openStore({ url: database.url, now: () => clock.now() })) }
       : {}),
     observe: (operation, status) => void seen.add(`${operation} ${status}`),
   });
-  return new TestService({ url: service.url, service, home, workspace: home, database, seen, logLines });
+  return new TestService({
+    url: service.url,
+    service,
+    home,
+    workspace: home,
+    database,
+    seen,
+    logLines,
+    clock,
+  });
 }
 
 /** The defaults with `overrides` on top, on any free port. */
@@ -164,5 +179,9 @@ const isObject = (value: unknown): value is Record<string, unknown> =>
 function keyRing({ keys, requireKey = true }: TestServiceOptions) {
   const ring = keys ?? [{ key: KEY, name: "default", scopes: ["admin"] }];
   const find = (presented: string) => ring.find(({ key }) => key === presented);
-  return { required: requireKey, find, holders: ring };
+  const digestOf = (name: string) => {
+    const found = ring.find((each) => each.name === name);
+    return found && sha256(found.key);
+  };
+  return { required: requireKey, find, holders: ring, digestOf };
 }

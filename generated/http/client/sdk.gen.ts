@@ -2,7 +2,7 @@
 
 import { client } from './client.gen.ts';
 import type { Client, ClientMeta, Options as Options2, RequestResult, ServerSentEventsResult, TDataShape } from './client/index.ts';
-import type { AnswerQuestionData, AnswerQuestionErrors, AnswerQuestionResponses, CancelResponseData, CancelResponseErrors, CancelResponseResponses, CompressSessionData, CompressSessionErrors, CompressSessionResponses, CreateBackupData, CreateBackupErrors, CreateBackupResponses, CreateChatCompletionData, CreateChatCompletionErrors, CreateChatCompletionResponses, CreateJobData, CreateJobErrors, CreateJobResponses, CreateKeyData, CreateKeyErrors, CreateKeyResponses, CreateResponseData, CreateResponseErrors, CreateResponseResponses, CreateRouteData, CreateRouteErrors, CreateRouteResponses, CreateRunData, CreateRunErrors, CreateRunResponses, CreateSocketTicketData, CreateSocketTicketErrors, CreateSocketTicketResponses, DeleteGrantData, DeleteGrantErrors, DeleteGrantResponses, DeleteJobData, DeleteJobErrors, DeleteJobResponses, DeleteKeyData, DeleteKeyErrors, DeleteKeyResponses, DeleteResponseData, DeleteResponseErrors, DeleteResponseResponses, DeleteRouteData, DeleteRouteErrors, DeleteRouteResponses, DeleteSessionData, DeleteSessionErrors, DeleteSessionResponses, DetectProvidersData, DetectProvidersErrors, DetectProvidersResponses, DrainServiceData, DrainServiceErrors, DrainServiceResponses, DropMessageData, DropMessageErrors, DropMessageResponses, DropMessagesData, DropMessagesErrors, DropMessagesResponses, ExportSessionData, ExportSessionErrors, ExportSessionResponses, ForkSessionData, ForkSessionErrors, ForkSessionResponses, GetCalendarData, GetCalendarErrors, GetCalendarResponses, GetCapabilitiesData, GetCapabilitiesErrors, GetCapabilitiesResponses, GetConfigData, GetConfigErrors, GetConfigResponses, GetConfigSchemaData, GetConfigSchemaErrors, GetConfigSchemaResponses, GetDeliveryData, GetDeliveryErrors, GetDeliveryResponses, GetDetailedHealthData, GetDetailedHealthErrors, GetDetailedHealthResponses, GetDocsData, GetDocsErrors, GetDocsResponses, GetHealthData, GetHealthErrors, GetHealthResponses, GetHealthV1Data, GetHealthV1Errors, GetHealthV1Responses, GetJobData, GetJobErrors, GetJobResponses, GetKeyData, GetKeyErrors, GetKeyResponses, GetMessageData, GetMessageErrors, GetMessageResponses, GetMetricsData, GetMetricsErrors, GetMetricsResponses, GetModelData, GetModelErrors, GetModelResponses, GetOccurrenceData, GetOccurrenceErrors, GetOccurrenceOutputData, GetOccurrenceOutputErrors, GetOccurrenceOutputResponses, GetOccurrenceResponses, GetOpenApiData, GetOpenApiErrors, GetOpenApiResponses, GetPlatformData, GetPlatformErrors, GetPlatformResponses, GetQuestionData, GetQuestionErrors, GetQuestionResponses, GetResponseData, GetResponseErrors, GetResponseResponses, GetRootData, GetRootErrors, GetRouteData, GetRouteErrors, GetRouteResponses, GetRunData, GetRunErrors, GetRunResponses, GetSchedulerData, GetSchedulerErrors, GetSchedulerResponses, GetSessionData, GetSessionErrors, GetSessionResponses, GetSkillData, GetSkillErrors, GetSkillResponses, GetUsageData, GetUsageErrors, GetUsageResponses, ListBudgetsData, ListBudgetsErrors, ListBudgetsResponses, ListDeliveriesData, ListDeliveriesErrors, ListDeliveriesResponses, ListGrantsData, ListGrantsErrors, ListGrantsResponses, ListJobsData, ListJobsErrors, ListJobsResponses, ListJobTimesData, ListJobTimesErrors, ListJobTimesResponses, ListKeysData, ListKeysErrors, ListKeysResponses, ListLogsData, ListLogsErrors, ListLogsResponses, ListMcpServersData, ListMcpServersErrors, ListMcpServersResponses, ListMessagesData, ListMessagesErrors, ListMessagesResponses, ListModelsData, ListModelsErrors, ListModelsResponses, ListOccurrencesData, ListOccurrencesErrors, ListOccurrencesResponses, ListPlatformsData, ListPlatformsErrors, ListPlatformsResponses, ListPricesData, ListPricesErrors, ListPricesResponses, ListProvidersData, ListProvidersErrors, ListProvidersResponses, ListQuestionsData, ListQuestionsErrors, ListQuestionsResponses, ListResponseInputItemsData, ListResponseInputItemsErrors, ListResponseInputItemsResponses, ListRoutesData, ListRoutesErrors, ListRoutesResponses, ListRunsData, ListRunsErrors, ListRunsResponses, ListSessionMessagesData, ListSessionMessagesErrors, ListSessionMessagesResponses, ListSessionsData, ListSessionsErrors, ListSessionsResponses, ListSkillsData, ListSkillsErrors, ListSkillsResponses, ListToolsData, ListToolsErrors, ListToolsetsData, ListToolsetsErrors, ListToolsetsResponses, ListToolsResponses, PauseJobData, PauseJobErrors, PauseJobResponses, ReloadMcpData, ReloadMcpErrors, ReloadMcpResponses, ReplayDeliveryData, ReplayDeliveryErrors, ReplayDeliveryResponses, ResolveRunApprovalData, ResolveRunApprovalErrors, ResolveRunApprovalResponses, ResumeJobData, ResumeJobErrors, ResumeJobResponses, RetryMessageData, RetryMessageErrors, RetryMessageResponses, RetryMessagesData, RetryMessagesErrors, RetryMessagesResponses, RotateKeyData, RotateKeyErrors, RotateKeyResponses, RotateRouteSecretData, RotateRouteSecretErrors, RotateRouteSecretResponses, RunJobData, RunJobErrors, RunJobResponses, SteerRunData, SteerRunErrors, SteerRunResponses, StopRunData, StopRunErrors, StopRunResponses, StreamEventsData, StreamEventsErrors, StreamEventsResponses, StreamRunEventsData, StreamRunEventsErrors, StreamRunEventsResponse, StreamRunEventsResponses, StreamSessionEventsData, StreamSessionEventsErrors, StreamSessionEventsResponse, StreamSessionEventsResponses, TestModelData, TestModelErrors, TestModelResponses, TestPlatformData, TestPlatformErrors, TestPlatformResponses, TestRouteData, TestRouteErrors, TestRouteResponses, UndoSessionData, UndoSessionErrors, UndoSessionResponses, UpdateConfigData, UpdateConfigErrors, UpdateConfigResponses, UpdateJobData, UpdateJobErrors, UpdateJobResponses, UpdateKeyData, UpdateKeyErrors, UpdateKeyResponses, UpdateRouteData, UpdateRouteErrors, UpdateRouteResponses, UpdateSessionData, UpdateSessionErrors, UpdateSessionResponses } from './types.gen.ts';
+import type { AnswerQuestionData, AnswerQuestionErrors, AnswerQuestionResponses, CancelResponseData, CancelResponseErrors, CancelResponseResponses, CompressSessionData, CompressSessionErrors, CompressSessionResponses, CreateBackupData, CreateBackupErrors, CreateBackupResponses, CreateChatCompletionData, CreateChatCompletionErrors, CreateChatCompletionResponses, CreateConsoleCodeData, CreateConsoleCodeErrors, CreateConsoleCodeResponses, CreateConsoleSessionData, CreateConsoleSessionErrors, CreateConsoleSessionResponses, CreateJobData, CreateJobErrors, CreateJobResponses, CreateKeyData, CreateKeyErrors, CreateKeyResponses, CreateResponseData, CreateResponseErrors, CreateResponseResponses, CreateRouteData, CreateRouteErrors, CreateRouteResponses, CreateRunData, CreateRunErrors, CreateRunResponses, CreateSocketTicketData, CreateSocketTicketErrors, CreateSocketTicketResponses, DeleteConsoleSessionData, DeleteConsoleSessionErrors, DeleteConsoleSessionResponses, DeleteConsoleSessionsData, DeleteConsoleSessionsErrors, DeleteConsoleSessionsResponses, DeleteGrantData, DeleteGrantErrors, DeleteGrantResponses, DeleteJobData, DeleteJobErrors, DeleteJobResponses, DeleteKeyData, DeleteKeyErrors, DeleteKeyResponses, DeleteResponseData, DeleteResponseErrors, DeleteResponseResponses, DeleteRouteData, DeleteRouteErrors, DeleteRouteResponses, DeleteSessionData, DeleteSessionErrors, DeleteSessionResponses, DetectProvidersData, DetectProvidersErrors, DetectProvidersResponses, DrainServiceData, DrainServiceErrors, DrainServiceResponses, DropMessageData, DropMessageErrors, DropMessageResponses, DropMessagesData, DropMessagesErrors, DropMessagesResponses, ExportSessionData, ExportSessionErrors, ExportSessionResponses, ForkSessionData, ForkSessionErrors, ForkSessionResponses, GetCalendarData, GetCalendarErrors, GetCalendarResponses, GetCapabilitiesData, GetCapabilitiesErrors, GetCapabilitiesResponses, GetConfigData, GetConfigErrors, GetConfigResponses, GetConfigSchemaData, GetConfigSchemaErrors, GetConfigSchemaResponses, GetConsoleSessionData, GetConsoleSessionErrors, GetConsoleSessionResponses, GetDeliveryData, GetDeliveryErrors, GetDeliveryResponses, GetDetailedHealthData, GetDetailedHealthErrors, GetDetailedHealthResponses, GetDocsData, GetDocsErrors, GetDocsResponses, GetHealthData, GetHealthErrors, GetHealthResponses, GetHealthV1Data, GetHealthV1Errors, GetHealthV1Responses, GetJobData, GetJobErrors, GetJobResponses, GetKeyData, GetKeyErrors, GetKeyResponses, GetMessageData, GetMessageErrors, GetMessageResponses, GetMetricsData, GetMetricsErrors, GetMetricsResponses, GetModelData, GetModelErrors, GetModelResponses, GetOccurrenceData, GetOccurrenceErrors, GetOccurrenceOutputData, GetOccurrenceOutputErrors, GetOccurrenceOutputResponses, GetOccurrenceResponses, GetOpenApiData, GetOpenApiErrors, GetOpenApiResponses, GetPlatformData, GetPlatformErrors, GetPlatformResponses, GetQuestionData, GetQuestionErrors, GetQuestionResponses, GetResponseData, GetResponseErrors, GetResponseResponses, GetRootData, GetRootErrors, GetRouteData, GetRouteErrors, GetRouteResponses, GetRunData, GetRunErrors, GetRunResponses, GetSchedulerData, GetSchedulerErrors, GetSchedulerResponses, GetSessionData, GetSessionErrors, GetSessionResponses, GetSkillData, GetSkillErrors, GetSkillResponses, GetUsageData, GetUsageErrors, GetUsageResponses, ListBudgetsData, ListBudgetsErrors, ListBudgetsResponses, ListConsoleSessionsData, ListConsoleSessionsErrors, ListConsoleSessionsResponses, ListDeliveriesData, ListDeliveriesErrors, ListDeliveriesResponses, ListGrantsData, ListGrantsErrors, ListGrantsResponses, ListJobsData, ListJobsErrors, ListJobsResponses, ListJobTimesData, ListJobTimesErrors, ListJobTimesResponses, ListKeysData, ListKeysErrors, ListKeysResponses, ListLogsData, ListLogsErrors, ListLogsResponses, ListMcpServersData, ListMcpServersErrors, ListMcpServersResponses, ListMessagesData, ListMessagesErrors, ListMessagesResponses, ListModelsData, ListModelsErrors, ListModelsResponses, ListOccurrencesData, ListOccurrencesErrors, ListOccurrencesResponses, ListPlatformsData, ListPlatformsErrors, ListPlatformsResponses, ListPricesData, ListPricesErrors, ListPricesResponses, ListProvidersData, ListProvidersErrors, ListProvidersResponses, ListQuestionsData, ListQuestionsErrors, ListQuestionsResponses, ListResponseInputItemsData, ListResponseInputItemsErrors, ListResponseInputItemsResponses, ListRoutesData, ListRoutesErrors, ListRoutesResponses, ListRunsData, ListRunsErrors, ListRunsResponses, ListSessionMessagesData, ListSessionMessagesErrors, ListSessionMessagesResponses, ListSessionsData, ListSessionsErrors, ListSessionsResponses, ListSkillsData, ListSkillsErrors, ListSkillsResponses, ListToolsData, ListToolsErrors, ListToolsetsData, ListToolsetsErrors, ListToolsetsResponses, ListToolsResponses, PauseJobData, PauseJobErrors, PauseJobResponses, ReloadMcpData, ReloadMcpErrors, ReloadMcpResponses, ReplayDeliveryData, ReplayDeliveryErrors, ReplayDeliveryResponses, ResolveRunApprovalData, ResolveRunApprovalErrors, ResolveRunApprovalResponses, ResumeJobData, ResumeJobErrors, ResumeJobResponses, RetryMessageData, RetryMessageErrors, RetryMessageResponses, RetryMessagesData, RetryMessagesErrors, RetryMessagesResponses, RotateKeyData, RotateKeyErrors, RotateKeyResponses, RotateRouteSecretData, RotateRouteSecretErrors, RotateRouteSecretResponses, RunJobData, RunJobErrors, RunJobResponses, SteerRunData, SteerRunErrors, SteerRunResponses, StopRunData, StopRunErrors, StopRunResponses, StreamEventsData, StreamEventsErrors, StreamEventsResponses, StreamRunEventsData, StreamRunEventsErrors, StreamRunEventsResponse, StreamRunEventsResponses, StreamSessionEventsData, StreamSessionEventsErrors, StreamSessionEventsResponse, StreamSessionEventsResponses, TestModelData, TestModelErrors, TestModelResponses, TestPlatformData, TestPlatformErrors, TestPlatformResponses, TestRouteData, TestRouteErrors, TestRouteResponses, UndoSessionData, UndoSessionErrors, UndoSessionResponses, UpdateConfigData, UpdateConfigErrors, UpdateConfigResponses, UpdateJobData, UpdateJobErrors, UpdateJobResponses, UpdateKeyData, UpdateKeyErrors, UpdateKeyResponses, UpdateRouteData, UpdateRouteErrors, UpdateRouteResponses, UpdateSessionData, UpdateSessionErrors, UpdateSessionResponses } from './types.gen.ts';
 
 export type Options<TData extends TDataShape = TDataShape, ThrowOnError extends boolean = boolean, TResponse = unknown> = Options2<TData, ThrowOnError, TResponse> & {
     /**
@@ -1369,6 +1369,85 @@ export class AgentClient extends HeyApiClient {
     }
     
     /**
+     * Create a code that signs a browser in
+     *
+     * The browser gets the permissions of the key. A key has one open phone code: a new one ends the last. Returns 403 `auth_required` where no key is required, and 404 while the console is off.
+     */
+    public createConsoleCode<ThrowOnError extends boolean = true>(options: Options<CreateConsoleCodeData, ThrowOnError>): RequestResult<CreateConsoleCodeResponses, CreateConsoleCodeErrors, ThrowOnError> {
+        return (options.client ?? this.client).post<CreateConsoleCodeResponses, CreateConsoleCodeErrors, ThrowOnError>({
+            security: [{ scheme: 'bearer', type: 'http' }],
+            url: '/api/console/codes',
+            ...options,
+            headers: {
+                'Content-Type': 'application/json',
+                ...options.headers
+            }
+        });
+    }
+    
+    /**
+     * Sign this browser out
+     *
+     * Ends its streams and sockets, too. Returns 404 for a request with an API key.
+     */
+    public deleteConsoleSession<ThrowOnError extends boolean = true>(options?: Options<DeleteConsoleSessionData, ThrowOnError>): RequestResult<DeleteConsoleSessionResponses, DeleteConsoleSessionErrors, ThrowOnError> {
+        return (options?.client ?? this.client).delete<DeleteConsoleSessionResponses, DeleteConsoleSessionErrors, ThrowOnError>({
+            security: [{ scheme: 'bearer', type: 'http' }],
+            url: '/api/console/session',
+            ...options
+        });
+    }
+    
+    /**
+     * Get who is signed in
+     */
+    public getConsoleSession<ThrowOnError extends boolean = true>(options?: Options<GetConsoleSessionData, ThrowOnError>): RequestResult<GetConsoleSessionResponses, GetConsoleSessionErrors, ThrowOnError> {
+        return (options?.client ?? this.client).get<GetConsoleSessionResponses, GetConsoleSessionErrors, ThrowOnError>({
+            security: [{ scheme: 'bearer', type: 'http' }],
+            url: '/api/console/session',
+            ...options
+        });
+    }
+    
+    /**
+     * Sign a browser in
+     *
+     * Takes a code or a key. A session has two halves: a cookie that scripts cannot read, and `token`, which the page sends as `X-Agentd-Console`. Together they open what the key opens. Ten attempts a minute are allowed from an address. Over HTTP, only names of this machine are accepted, unless `console.allow_plain_http` is set.
+     */
+    public createConsoleSession<ThrowOnError extends boolean = true>(options: Options<CreateConsoleSessionData, ThrowOnError>): RequestResult<CreateConsoleSessionResponses, CreateConsoleSessionErrors, ThrowOnError> {
+        return (options.client ?? this.client).post<CreateConsoleSessionResponses, CreateConsoleSessionErrors, ThrowOnError>({
+            url: '/api/console/session',
+            ...options,
+            headers: {
+                'Content-Type': 'application/json',
+                ...options.headers
+            }
+        });
+    }
+    
+    /**
+     * Sign all browsers of this key out
+     */
+    public deleteConsoleSessions<ThrowOnError extends boolean = true>(options?: Options<DeleteConsoleSessionsData, ThrowOnError>): RequestResult<DeleteConsoleSessionsResponses, DeleteConsoleSessionsErrors, ThrowOnError> {
+        return (options?.client ?? this.client).delete<DeleteConsoleSessionsResponses, DeleteConsoleSessionsErrors, ThrowOnError>({
+            security: [{ scheme: 'bearer', type: 'http' }],
+            url: '/api/console/sessions',
+            ...options
+        });
+    }
+    
+    /**
+     * List the browsers that are signed in with this key, newest first
+     */
+    public listConsoleSessions<ThrowOnError extends boolean = true>(options?: Options<ListConsoleSessionsData, ThrowOnError>): RequestResult<ListConsoleSessionsResponses, ListConsoleSessionsErrors, ThrowOnError> {
+        return (options?.client ?? this.client).get<ListConsoleSessionsResponses, ListConsoleSessionsErrors, ThrowOnError>({
+            security: [{ scheme: 'bearer', type: 'http' }],
+            url: '/api/console/sessions',
+            ...options
+        });
+    }
+    
+    /**
      * Get the health of each component
      *
      * Returns 200, or 503 with `strict=true` if a component is degraded.
@@ -1393,7 +1472,9 @@ export class AgentClient extends HeyApiClient {
     }
     
     /**
-     * Redirect a browser to the reference
+     * Redirect to the reference
+     *
+     * With `Accept: text/html`, the console answers instead, unless `console.enabled` is false.
      */
     public getRoot<ThrowOnError extends boolean = true>(options?: Options<GetRootData, ThrowOnError>): RequestResult<unknown, GetRootErrors, ThrowOnError> {
         return (options?.client ?? this.client).get<unknown, GetRootErrors, ThrowOnError>({ url: '/', ...options });

@@ -711,7 +711,7 @@ export type ErrorType = 'invalid_request_error' | 'authentication_error' | 'perm
  *
  * Stable name of the error.
  */
-export type ErrorCode = 'invalid_json' | 'invalid_request' | 'missing_required_parameter' | 'unsupported_parameter' | 'invalid_content_part' | 'unsupported_content_type' | 'invalid_image_url' | 'string_above_max_length' | 'model_not_found' | 'invalid_session_id' | 'invalid_session_key' | 'invalid_cursor' | 'invalid_idempotency_key' | 'invalid_approval_choice' | 'invalid_approval_request' | 'invalid_steer_input' | 'invalid_config' | 'invalid_answer' | 'invalid_schedule' | 'secret_not_allowed' | 'request_timeout' | 'missing_api_key' | 'invalid_api_key' | 'insufficient_scope' | 'auth_required' | 'auth_required_for_session' | 'host_not_allowed' | 'origin_not_allowed' | 'not_found' | 'run_not_found' | 'session_not_found' | 'response_not_found' | 'previous_response_not_found' | 'ask_not_found' | 'question_not_found' | 'route_not_found' | 'key_not_found' | 'grant_not_found' | 'delivery_not_found' | 'job_not_found' | 'occurrence_not_found' | 'message_not_found' | 'platform_not_found' | 'skill_not_found' | 'method_not_allowed' | 'unsupported_media_type' | 'body_too_large' | 'session_busy' | 'ask_not_pending' | 'question_not_pending' | 'route_exists' | 'route_is_static' | 'key_exists' | 'key_is_static' | 'last_admin_key' | 'delivery_not_replayable' | 'receiver_disabled' | 'job_over' | 'job_busy' | 'message_not_retryable' | 'message_being_sent' | 'platform_not_ready' | 'approval_not_active' | 'approval_not_pending' | 'run_not_active' | 'run_not_accepting_steer' | 'response_not_cancellable' | 'idempotency_key_conflict' | 'run_events_expired' | 'events_expired' | 'precondition_failed' | 'precondition_required' | 'rate_limit_exceeded' | 'too_many_concurrent_runs' | 'too_many_subscribers' | 'budget_exceeded' | 'context_too_long' | 'nothing_to_branch' | 'nothing_to_undo' | 'invalid_title' | 'unknown_command' | 'command_usage' | 'too_many_live_sessions' | 'queue_full' | 'internal_error' | 'provider_error' | 'agent_incomplete' | 'server_draining' | 'state_store_unavailable' | 'agent_timeout';
+export type ErrorCode = 'invalid_json' | 'invalid_request' | 'missing_required_parameter' | 'unsupported_parameter' | 'invalid_content_part' | 'unsupported_content_type' | 'invalid_image_url' | 'string_above_max_length' | 'model_not_found' | 'invalid_session_id' | 'invalid_session_key' | 'invalid_cursor' | 'invalid_idempotency_key' | 'invalid_approval_choice' | 'invalid_approval_request' | 'invalid_steer_input' | 'invalid_config' | 'invalid_answer' | 'invalid_schedule' | 'secret_not_allowed' | 'request_timeout' | 'missing_api_key' | 'invalid_api_key' | 'insufficient_scope' | 'auth_required' | 'auth_required_for_session' | 'host_not_allowed' | 'origin_not_allowed' | 'plain_http_not_allowed' | 'invalid_code' | 'sign_in_required' | 'not_found' | 'run_not_found' | 'session_not_found' | 'response_not_found' | 'previous_response_not_found' | 'ask_not_found' | 'question_not_found' | 'route_not_found' | 'key_not_found' | 'grant_not_found' | 'delivery_not_found' | 'job_not_found' | 'occurrence_not_found' | 'message_not_found' | 'platform_not_found' | 'skill_not_found' | 'method_not_allowed' | 'unsupported_media_type' | 'body_too_large' | 'session_busy' | 'ask_not_pending' | 'question_not_pending' | 'route_exists' | 'route_is_static' | 'key_exists' | 'key_is_static' | 'last_admin_key' | 'delivery_not_replayable' | 'receiver_disabled' | 'job_over' | 'job_busy' | 'message_not_retryable' | 'message_being_sent' | 'platform_not_ready' | 'approval_not_active' | 'approval_not_pending' | 'run_not_active' | 'run_not_accepting_steer' | 'response_not_cancellable' | 'idempotency_key_conflict' | 'run_events_expired' | 'events_expired' | 'precondition_failed' | 'precondition_required' | 'rate_limit_exceeded' | 'too_many_concurrent_runs' | 'too_many_subscribers' | 'budget_exceeded' | 'context_too_long' | 'nothing_to_branch' | 'nothing_to_undo' | 'invalid_title' | 'unknown_command' | 'command_usage' | 'too_many_live_sessions' | 'queue_full' | 'internal_error' | 'provider_error' | 'agent_incomplete' | 'server_draining' | 'state_store_unavailable' | 'agent_timeout';
 
 /**
  * ErrorBody
@@ -5625,6 +5625,178 @@ export type SocketTicket = {
      * In seconds.
      */
     expires_in: number;
+};
+
+/**
+ * ConsoleCodeBody
+ *
+ * Which code to create, and for which key.
+ */
+export type ConsoleCodeBody = {
+    /**
+     * Default: link. link: a long code for a link, valid once and for 60 seconds. phone: a short code that people type, valid once and for two minutes. Five wrong codes end every open phone code.
+     */
+    kind?: 'link' | 'phone';
+    /**
+     * Name of the key that signs in. Default: the key of the request. Another one requires the scope admin.
+     */
+    key?: string;
+};
+
+/**
+ * ConsoleCode
+ *
+ * A code that signs one browser in.
+ */
+export type ConsoleCode = {
+    object: 'agent.console_code';
+    kind: 'link' | 'phone';
+    /**
+     * Put the code of a link behind `/login#c=`: a fragment reaches no server and no log.
+     */
+    code: string;
+    /**
+     * Name of the key that signs in.
+     */
+    key: string;
+    /**
+     * Unix time in seconds.
+     */
+    expires_at: number;
+};
+
+/**
+ * ConsoleSession
+ *
+ * The signed-in key, its scopes, and what this server offers.
+ */
+export type ConsoleSession = {
+    object: 'agent.console_session';
+    /**
+     * Null for a request with an API key, and where no key is required.
+     */
+    id: string | null;
+    /**
+     * Only in the answer that signs in. Send it as `X-Agentd-Console` with every request: the cookie alone opens nothing.
+     */
+    token: string | null;
+    /**
+     * Name of the key. Null where no key is required.
+     */
+    key: string | null;
+    /**
+     * Whose data the session reaches.
+     */
+    owner: string;
+    /**
+     * Scopes of the key now.
+     */
+    scopes: Array<KeyScope>;
+    /**
+     * False: the server requires no key.
+     */
+    auth_required: boolean;
+    /**
+     * Version of the server.
+     */
+    version: string;
+    features: {
+        /**
+         * Whether this server runs scheduled jobs.
+         */
+        cron: boolean;
+        /**
+         * Whether this server receives webhooks.
+         */
+        webhooks: boolean;
+    };
+    /**
+     * Unix time in seconds.
+     */
+    created_at: number | null;
+    /**
+     * Unix time in seconds. A session also ends 12 hours after its last request, and with its key.
+     */
+    expires_at: number | null;
+};
+
+/**
+ * ConsoleSignInBody
+ *
+ * A code of POST /api/console/codes, or an API key.
+ */
+export type ConsoleSignInBody = {
+    code?: string;
+    key?: string;
+};
+
+/**
+ * ConsoleSessionDeleted
+ */
+export type ConsoleSessionDeleted = {
+    id: string;
+    object: 'agent.console_session';
+    deleted: boolean;
+};
+
+/**
+ * ConsoleSessionEntry
+ *
+ * A browser that is signed in.
+ */
+export type ConsoleSessionEntry = {
+    object: 'agent.console_session';
+    id: string;
+    /**
+     * Name of its key.
+     */
+    key: string;
+    /**
+     * Address that signed in; empty where the server does not know it.
+     */
+    address: string;
+    /**
+     * User-Agent of the browser, shortened.
+     */
+    browser: string;
+    /**
+     * Whether the request belongs to this session.
+     */
+    is_current: boolean;
+    /**
+     * Unix time in seconds.
+     */
+    created_at: number;
+    /**
+     * Unix time in seconds, to the minute.
+     */
+    last_used_at: number;
+    /**
+     * Unix time in seconds.
+     */
+    expires_at: number;
+};
+
+/**
+ * ConsoleSessionList
+ */
+export type ConsoleSessionList = {
+    object: 'list';
+    data: Array<ConsoleSessionEntry>;
+    first_id: string | null;
+    last_id: string | null;
+    has_more: boolean;
+};
+
+/**
+ * ConsoleSessionsDeleted
+ */
+export type ConsoleSessionsDeleted = {
+    object: 'agent.console_sessions';
+    /**
+     * How many sessions ended.
+     */
+    ended: number;
 };
 
 /**
@@ -12067,6 +12239,315 @@ export type CreateSocketTicketResponses = {
 };
 
 export type CreateSocketTicketResponse = CreateSocketTicketResponses[keyof CreateSocketTicketResponses];
+
+export type CreateConsoleCodeData = {
+    body: ConsoleCodeBody;
+    path?: never;
+    query?: never;
+    url: '/api/console/codes';
+};
+
+export type CreateConsoleCodeErrors = {
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    400: ErrorEnvelope;
+    /**
+     * The API key is missing or wrong.
+     */
+    401: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    403: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    404: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    408: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    413: ErrorEnvelope;
+    /**
+     * The body is not JSON, or it is compressed. In the latter case `Accept-Encoding` is `identity`.
+     */
+    415: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    429: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    503: ErrorEnvelope;
+};
+
+export type CreateConsoleCodeError = CreateConsoleCodeErrors[keyof CreateConsoleCodeErrors];
+
+export type CreateConsoleCodeResponses = {
+    /**
+     * The code.
+     */
+    201: ConsoleCode;
+};
+
+export type CreateConsoleCodeResponse = CreateConsoleCodeResponses[keyof CreateConsoleCodeResponses];
+
+export type DeleteConsoleSessionData = {
+    body?: never;
+    path?: never;
+    query?: never;
+    url: '/api/console/session';
+};
+
+export type DeleteConsoleSessionErrors = {
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    400: ErrorEnvelope;
+    /**
+     * The API key is missing or wrong.
+     */
+    401: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    403: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    404: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    429: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    503: ErrorEnvelope;
+};
+
+export type DeleteConsoleSessionError = DeleteConsoleSessionErrors[keyof DeleteConsoleSessionErrors];
+
+export type DeleteConsoleSessionResponses = {
+    /**
+     * The session has ended.
+     */
+    200: ConsoleSessionDeleted;
+};
+
+export type DeleteConsoleSessionResponse = DeleteConsoleSessionResponses[keyof DeleteConsoleSessionResponses];
+
+export type GetConsoleSessionData = {
+    body?: never;
+    path?: never;
+    query?: never;
+    url: '/api/console/session';
+};
+
+export type GetConsoleSessionErrors = {
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    400: ErrorEnvelope;
+    /**
+     * The API key is missing or wrong.
+     */
+    401: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    403: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    404: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    429: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    503: ErrorEnvelope;
+};
+
+export type GetConsoleSessionError = GetConsoleSessionErrors[keyof GetConsoleSessionErrors];
+
+export type GetConsoleSessionResponses = {
+    /**
+     * The session, or the key of the request.
+     */
+    200: ConsoleSession;
+};
+
+export type GetConsoleSessionResponse = GetConsoleSessionResponses[keyof GetConsoleSessionResponses];
+
+export type CreateConsoleSessionData = {
+    body: ConsoleSignInBody;
+    path?: never;
+    query?: never;
+    url: '/api/console/session';
+};
+
+export type CreateConsoleSessionErrors = {
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    400: ErrorEnvelope;
+    /**
+     * The API key is missing or wrong.
+     */
+    401: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    403: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    404: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    408: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    413: ErrorEnvelope;
+    /**
+     * The body is not JSON, or it is compressed. In the latter case `Accept-Encoding` is `identity`.
+     */
+    415: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    429: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    503: ErrorEnvelope;
+};
+
+export type CreateConsoleSessionError = CreateConsoleSessionErrors[keyof CreateConsoleSessionErrors];
+
+export type CreateConsoleSessionResponses = {
+    /**
+     * The session and its token.
+     */
+    201: ConsoleSession;
+};
+
+export type CreateConsoleSessionResponse = CreateConsoleSessionResponses[keyof CreateConsoleSessionResponses];
+
+export type DeleteConsoleSessionsData = {
+    body?: never;
+    path?: never;
+    query?: {
+        /**
+         * Ends this session only.
+         */
+        session_id?: string;
+        /**
+         * True keeps the session of the request.
+         */
+        keep_current?: boolean;
+    };
+    url: '/api/console/sessions';
+};
+
+export type DeleteConsoleSessionsErrors = {
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    400: ErrorEnvelope;
+    /**
+     * The API key is missing or wrong.
+     */
+    401: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    403: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    404: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    429: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    503: ErrorEnvelope;
+};
+
+export type DeleteConsoleSessionsError = DeleteConsoleSessionsErrors[keyof DeleteConsoleSessionsErrors];
+
+export type DeleteConsoleSessionsResponses = {
+    /**
+     * The sessions have ended.
+     */
+    200: ConsoleSessionsDeleted;
+};
+
+export type DeleteConsoleSessionsResponse = DeleteConsoleSessionsResponses[keyof DeleteConsoleSessionsResponses];
+
+export type ListConsoleSessionsData = {
+    body?: never;
+    path?: never;
+    query?: {
+        limit?: number;
+        /**
+         * `last_id` of the previous page.
+         */
+        after?: string;
+    };
+    url: '/api/console/sessions';
+};
+
+export type ListConsoleSessionsErrors = {
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    400: ErrorEnvelope;
+    /**
+     * The API key is missing or wrong.
+     */
+    401: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    403: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    404: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    429: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    503: ErrorEnvelope;
+};
+
+export type ListConsoleSessionsError = ListConsoleSessionsErrors[keyof ListConsoleSessionsErrors];
+
+export type ListConsoleSessionsResponses = {
+    /**
+     * A page of sessions.
+     */
+    200: ConsoleSessionList;
+};
+
+export type ListConsoleSessionsResponse = ListConsoleSessionsResponses[keyof ListConsoleSessionsResponses];
 
 export type GetDetailedHealthData = {
     body?: never;

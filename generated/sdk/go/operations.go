@@ -2546,6 +2546,89 @@ func (c *Client) CreateSocketTicket(ctx context.Context, options ...RequestOptio
 	return send[SocketTicket](ctx, c, request, options)
 }
 
+// CreateConsoleCode: Create a code that signs a browser in.
+//
+// The browser gets the permissions of the key. A key has one open phone code: a new one ends the last.
+// Returns 403 `auth_required` where no key is required, and 404 while the console is off.
+//
+// It sends `POST /api/console/codes`.
+func (c *Client) CreateConsoleCode(ctx context.Context, body *ConsoleCodeBody, options ...RequestOption) (*ConsoleCode, error) {
+	request := newRequest("POST", "application/json", "/api/console/codes")
+	request.json(body)
+	return send[ConsoleCode](ctx, c, request, options)
+}
+
+// GetConsoleSession: Get who is signed in.
+//
+// It sends `GET /api/console/session`.
+func (c *Client) GetConsoleSession(ctx context.Context, options ...RequestOption) (*ConsoleSession, error) {
+	request := newRequest("GET", "application/json", "/api/console/session")
+	return send[ConsoleSession](ctx, c, request, options)
+}
+
+// CreateConsoleSession: Sign a browser in.
+//
+// Takes a code or a key. A session has two halves: a cookie that scripts cannot read, and `token`, which the
+// page sends as `X-Agentd-Console`. Together they open what the key opens. Ten attempts a minute are allowed
+// from an address. Over HTTP, only names of this machine are accepted, unless `console.allow_plain_http` is
+// set.
+//
+// It sends `POST /api/console/session`.
+func (c *Client) CreateConsoleSession(ctx context.Context, body *ConsoleSignInBody, options ...RequestOption) (*ConsoleSession, error) {
+	request := newRequest("POST", "application/json", "/api/console/session")
+	request.json(body)
+	return send[ConsoleSession](ctx, c, request, options)
+}
+
+// DeleteConsoleSession: Sign this browser out.
+//
+// Ends its streams and sockets, too. Returns 404 for a request with an API key.
+//
+// It sends `DELETE /api/console/session`.
+func (c *Client) DeleteConsoleSession(ctx context.Context, options ...RequestOption) (*ConsoleSessionDeleted, error) {
+	request := newRequest("DELETE", "application/json", "/api/console/session")
+	return send[ConsoleSessionDeleted](ctx, c, request, options)
+}
+
+// ListConsoleSessionsParams are the parameters of Client.ListConsoleSessions. What is left out is not sent.
+type ListConsoleSessionsParams struct {
+	// Default: 20.
+	Limit *int64
+
+	// `last_id` of the previous page.
+	After string
+}
+
+// ListConsoleSessions: List the browsers that are signed in with this key, newest first.
+//
+// It sends `GET /api/console/sessions`.
+func (c *Client) ListConsoleSessions(ctx context.Context, params ListConsoleSessionsParams, options ...RequestOption) (*ConsoleSessionList, error) {
+	request := newRequest("GET", "application/json", "/api/console/sessions")
+	request.query("limit", params.Limit)
+	request.query("after", params.After)
+	return send[ConsoleSessionList](ctx, c, request, options)
+}
+
+// DeleteConsoleSessionsParams are the parameters of Client.DeleteConsoleSessions. What is left out is not
+// sent.
+type DeleteConsoleSessionsParams struct {
+	// Ends this session only.
+	SessionID string
+
+	// True keeps the session of the request. Default: false.
+	KeepCurrent *bool
+}
+
+// DeleteConsoleSessions: Sign all browsers of this key out.
+//
+// It sends `DELETE /api/console/sessions`.
+func (c *Client) DeleteConsoleSessions(ctx context.Context, params DeleteConsoleSessionsParams, options ...RequestOption) (*ConsoleSessionsDeleted, error) {
+	request := newRequest("DELETE", "application/json", "/api/console/sessions")
+	request.query("session_id", params.SessionID)
+	request.query("keep_current", params.KeepCurrent)
+	return send[ConsoleSessionsDeleted](ctx, c, request, options)
+}
+
 // GetDetailedHealthParams are the parameters of Client.GetDetailedHealth. What is left out is not sent.
 type GetDetailedHealthParams struct {
 	Strict *bool
@@ -2570,7 +2653,9 @@ func (c *Client) GetMetrics(ctx context.Context, options ...RequestOption) (stri
 	return sendRaw[string](ctx, c, request, options)
 }
 
-// GetRoot: Redirect a browser to the reference.
+// GetRoot: Redirect to the reference.
+//
+// With `Accept: text/html`, the console answers instead, unless `console.enabled` is false.
 //
 // It sends `GET /`.
 func (c *Client) GetRoot(ctx context.Context, options ...RequestOption) error {

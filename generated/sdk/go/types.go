@@ -179,6 +179,9 @@ const (
 	ErrorCodeAuthRequiredForSession   ErrorCode = "auth_required_for_session"
 	ErrorCodeHostNotAllowed           ErrorCode = "host_not_allowed"
 	ErrorCodeOriginNotAllowed         ErrorCode = "origin_not_allowed"
+	ErrorCodePlainHTTPNotAllowed      ErrorCode = "plain_http_not_allowed"
+	ErrorCodeInvalidCode              ErrorCode = "invalid_code"
+	ErrorCodeSignInRequired           ErrorCode = "sign_in_required"
 	ErrorCodeNotFound                 ErrorCode = "not_found"
 	ErrorCodeRunNotFound              ErrorCode = "run_not_found"
 	ErrorCodeSessionNotFound          ErrorCode = "session_not_found"
@@ -8109,6 +8112,193 @@ type SocketTicket struct {
 
 	// In seconds.
 	ExpiresIn int64 `json:"expires_in"`
+}
+
+// ConsoleCodeBodyKind: Default: link. link: a long code for a link, valid once and for 60 seconds. phone: a
+// short code that people type, valid once and for two minutes. Five wrong codes end every open phone code.
+type ConsoleCodeBodyKind string
+
+// The values of ConsoleCodeBodyKind.
+const (
+	ConsoleCodeBodyKindLink  ConsoleCodeBodyKind = "link"
+	ConsoleCodeBodyKindPhone ConsoleCodeBodyKind = "phone"
+)
+
+// ConsoleCodeBody: Which code to create, and for which key.
+type ConsoleCodeBody struct {
+	// Default: link. link: a long code for a link, valid once and for 60 seconds. phone: a short code that
+	// people type, valid once and for two minutes. Five wrong codes end every open phone code.
+	Kind ConsoleCodeBodyKind `json:"kind,omitempty"`
+
+	// Name of the key that signs in. Default: the key of the request. Another one requires the scope admin.
+	Key *string `json:"key,omitempty"`
+}
+
+// ConsoleCodeKind: one of "link", "phone". A newer server may send others.
+type ConsoleCodeKind string
+
+// The values of ConsoleCodeKind.
+const (
+	ConsoleCodeKindLink  ConsoleCodeKind = "link"
+	ConsoleCodeKindPhone ConsoleCodeKind = "phone"
+)
+
+// ConsoleCode: A code that signs one browser in.
+type ConsoleCode struct {
+	Object string          `json:"object"`
+	Kind   ConsoleCodeKind `json:"kind"`
+
+	// Put the code of a link behind `/login#c=`: a fragment reaches no server and no log.
+	Code string `json:"code"`
+
+	// Name of the key that signs in.
+	Key string `json:"key"`
+
+	// Unix time in seconds.
+	ExpiresAt float64 `json:"expires_at"`
+}
+
+// MarshalJSON implements json.Marshaler. It sets the members that can only have one value.
+func (v ConsoleCode) MarshalJSON() ([]byte, error) {
+	type plain ConsoleCode
+	v.Object = "agent.console_code"
+	return json.Marshal(plain(v))
+}
+
+// ConsoleSessionFeatures is a type of the API.
+type ConsoleSessionFeatures struct {
+	// Whether this server runs scheduled jobs.
+	Cron bool `json:"cron"`
+
+	// Whether this server receives webhooks.
+	Webhooks bool `json:"webhooks"`
+}
+
+// ConsoleSession: The signed-in key, its scopes, and what this server offers.
+type ConsoleSession struct {
+	Object string `json:"object"`
+
+	// Null for a request with an API key, and where no key is required.
+	ID *string `json:"id"`
+
+	// Only in the answer that signs in. Send it as `X-Agentd-Console` with every request: the cookie alone opens
+	// nothing.
+	Token *string `json:"token"`
+
+	// Name of the key. Null where no key is required.
+	Key *string `json:"key"`
+
+	// Whose data the session reaches.
+	Owner string `json:"owner"`
+
+	// Scopes of the key now.
+	Scopes []KeyScope `json:"scopes"`
+
+	// False: the server requires no key.
+	AuthRequired bool `json:"auth_required"`
+
+	// Version of the server.
+	Version string `json:"version"`
+
+	Features ConsoleSessionFeatures `json:"features"`
+
+	// Unix time in seconds.
+	CreatedAt *float64 `json:"created_at"`
+
+	// Unix time in seconds. A session also ends 12 hours after its last request, and with its key.
+	ExpiresAt *float64 `json:"expires_at"`
+}
+
+// MarshalJSON implements json.Marshaler. It sets the members that can only have one value.
+func (v ConsoleSession) MarshalJSON() ([]byte, error) {
+	type plain ConsoleSession
+	v.Object = "agent.console_session"
+	return json.Marshal(plain(v))
+}
+
+// ConsoleSignInBody: A code of POST /api/console/codes, or an API key.
+type ConsoleSignInBody struct {
+	Code *string `json:"code,omitempty"`
+	Key  *string `json:"key,omitempty"`
+}
+
+// ConsoleSessionDeleted is a type of the API.
+type ConsoleSessionDeleted struct {
+	ID      string `json:"id"`
+	Object  string `json:"object"`
+	Deleted bool   `json:"deleted"`
+}
+
+// MarshalJSON implements json.Marshaler. It sets the members that can only have one value.
+func (v ConsoleSessionDeleted) MarshalJSON() ([]byte, error) {
+	type plain ConsoleSessionDeleted
+	v.Object = "agent.console_session"
+	return json.Marshal(plain(v))
+}
+
+// ConsoleSessionEntry: A browser that is signed in.
+type ConsoleSessionEntry struct {
+	Object string `json:"object"`
+	ID     string `json:"id"`
+
+	// Name of its key.
+	Key string `json:"key"`
+
+	// Address that signed in; empty where the server does not know it.
+	Address string `json:"address"`
+
+	// User-Agent of the browser, shortened.
+	Browser string `json:"browser"`
+
+	// Whether the request belongs to this session.
+	IsCurrent bool `json:"is_current"`
+
+	// Unix time in seconds.
+	CreatedAt float64 `json:"created_at"`
+
+	// Unix time in seconds, to the minute.
+	LastUsedAt float64 `json:"last_used_at"`
+
+	// Unix time in seconds.
+	ExpiresAt float64 `json:"expires_at"`
+}
+
+// MarshalJSON implements json.Marshaler. It sets the members that can only have one value.
+func (v ConsoleSessionEntry) MarshalJSON() ([]byte, error) {
+	type plain ConsoleSessionEntry
+	v.Object = "agent.console_session"
+	return json.Marshal(plain(v))
+}
+
+// ConsoleSessionList is a type of the API.
+type ConsoleSessionList struct {
+	Object  string                `json:"object"`
+	Data    []ConsoleSessionEntry `json:"data"`
+	FirstID *string               `json:"first_id"`
+	LastID  *string               `json:"last_id"`
+	HasMore bool                  `json:"has_more"`
+}
+
+// MarshalJSON implements json.Marshaler. It sets the members that can only have one value.
+func (v ConsoleSessionList) MarshalJSON() ([]byte, error) {
+	type plain ConsoleSessionList
+	v.Object = "list"
+	return json.Marshal(plain(v))
+}
+
+// ConsoleSessionsDeleted is a type of the API.
+type ConsoleSessionsDeleted struct {
+	Object string `json:"object"`
+
+	// How many sessions ended.
+	Ended int64 `json:"ended"`
+}
+
+// MarshalJSON implements json.Marshaler. It sets the members that can only have one value.
+func (v ConsoleSessionsDeleted) MarshalJSON() ([]byte, error) {
+	type plain ConsoleSessionsDeleted
+	v.Object = "agent.console_sessions"
+	return json.Marshal(plain(v))
 }
 
 // CheckStatus: one of "ok", "degraded". A newer server may send others.

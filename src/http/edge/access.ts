@@ -19,6 +19,8 @@ export interface KeyHolder {
   readonly scopes: readonly string[];
   /** Absent: the key is valid as long as the server runs. */
   readonly validity?: KeyValidity;
+  /** Id of the browser's session, for a request of the console. */
+  readonly consoleSession?: string;
 }
 
 /** A key of the configuration, without its value. */
@@ -28,13 +30,24 @@ export type ConfiguredKey = KeyHolder & LimitedKey;
 export interface KeyRing extends FindsKeys<KeyHolder> {
   /** The keys of the configuration, with their limits. */
   readonly holders?: readonly ConfiguredKey[];
+  /** Returns the SHA-256 of the value of a configured key, in hex. */
+  digestOf?(name: string): string | undefined;
+  /** Finds a created key by the SHA-256 of its value, in hex. */
+  findDigest?(digest: string): KeyHolder | undefined | Promise<KeyHolder | undefined>;
   /** False: keys are off, which only a loopback address allows. */
   readonly required: boolean;
 }
 
 /** Returns the keys of both. Those of the configuration are looked up first: they need no database. */
-export function joinKeys(configured: KeyRing, created: FindsKeys<KeyHolder>): KeyRing {
-  return { ...configured, find: (presented) => configured.find(presented) ?? created.find(presented) };
+export function joinKeys(
+  configured: KeyRing,
+  created: Required<Pick<KeyRing, "find" | "findDigest">>,
+): KeyRing {
+  return {
+    ...configured,
+    find: (presented) => configured.find(presented) ?? created.find(presented),
+    findDigest: (digest) => created.findDigest(digest),
+  };
 }
 
 /** The caller: a key, and the owner whose data it reaches. */
@@ -97,14 +110,21 @@ export function authorize(
 
 /** Returns the identity of a known caller. ServiceError `insufficient_scope` when it lacks the operation's scope. */
 export function identityOf(holder: KeyHolder, { scope }: OperationMeta): Identity {
-  const { name, owner = name, scopes, validity } = holder;
+  const { name, owner = name, scopes, validity, consoleSession } = holder;
   if (scope !== undefined && !scopes.includes(scope) && !scopes.includes("admin")) {
     throw new ServiceError(
       "insufficient_scope",
       `The key ${JSON.stringify(name)} has no scope ${JSON.stringify(scope)}. Add it in api_server.keys.`,
     );
   }
-  return { name, owner, scopes, authenticated: true, ...(validity ? { validity } : {}) };
+  return {
+    name,
+    owner,
+    scopes,
+    authenticated: true,
+    ...(validity ? { validity } : {}),
+    ...(consoleSession === undefined ? {} : { consoleSession }),
+  };
 }
 
 /** Who made a request inside the process. */

@@ -8,7 +8,15 @@ import { offTracer, type Span, type Tracer } from "../../base/observe.ts";
 import { createId } from "../../base/text.ts";
 import type { Clock } from "../../base/time.ts";
 import type { HttpContext, HttpDeps, HttpMetrics } from "../deps.ts";
-import { actAs, authorize, type Cors, type Identity, identityOf, localCallerOf } from "./access.ts";
+import {
+  actAs,
+  authorize,
+  type Cors,
+  type Identity,
+  identityOf,
+  type KeyHolder,
+  localCallerOf,
+} from "./access.ts";
 import {
   errorAnswer,
   errorEnvelope,
@@ -29,6 +37,16 @@ export interface Edge {
   readonly cors: Cors;
   /** What handlers share. */
   readonly shared: unknown;
+  /** Knows who makes the requests of a page. */
+  readonly console: PageRequests;
+}
+
+/** The sessions of browsers. */
+export interface PageRequests {
+  /** Returns whether a request without a key may come from a page of the console. */
+  isAsked(request: Request): boolean;
+  /** Returns who makes it. ServiceError `sign_in_required`, `origin_not_allowed`, `plain_http_not_allowed`. */
+  identify(request: Request): Promise<KeyHolder>;
 }
 
 export interface Bound extends Edge {
@@ -109,11 +127,26 @@ function admit(event: H3Event, bound: Bound): Identity | Promise<Identity> {
   const local = localCallerOf(event.req);
   if (local) return { ...identityOf(local, bound.operation), authenticated: bound.deps.keys.required };
   checkSource(event, bound);
-  return authorize(bound.deps.keys, bound.operation, event.req.headers.get("authorization"));
+  const { operation, console, deps } = bound;
+  const authorization = event.req.headers.get("authorization");
+  const isPage = authorization === null && needsKey(operation, deps) && console.isAsked(event.req);
+  if (isPage) return console.identify(event.req).then((holder) => identityOf(holder, operation));
+  return authorize(deps.keys, operation, authorization);
 }
 
-/** Answers help active runs to their end. */
-const WHILE_DRAINING: ReadonlySet<string> = new Set(["answerQuestion", "drainService", "createBackup"]);
+function needsKey({ security }: OperationMeta, { keys }: HttpDeps): boolean {
+  return keys.required && security.length > 0;
+}
+
+/** Answers help active runs to their end, also those of people who have to sign in first. */
+const WHILE_DRAINING: ReadonlySet<string> = new Set([
+  "answerQuestion",
+  "drainService",
+  "createBackup",
+  "createConsoleCode",
+  "deleteConsoleSession",
+  "deleteConsoleSessions",
+]);
 
 /** ServiceError `server_draining` for a change of the control API: what it changes belongs to the next process. */
 function refuseWhileDraining(

@@ -70,8 +70,11 @@ export class CreatedKeys {
    */
   find(presented: string): CreatedKeyHolder | undefined | Promise<CreatedKeyHolder | undefined> {
     // The time of a look-up by digest says nothing about the 256 random bits of another key.
-    if (!CREATED_KEY.test(presented)) return undefined;
-    const digest = sha256(presented);
+    return CREATED_KEY.test(presented) ? this.findDigest(sha256(presented)) : undefined;
+  }
+
+  /** As {@link find}, by the SHA-256 of the value in hex. */
+  findDigest(digest: string): CreatedKeyHolder | undefined | Promise<CreatedKeyHolder | undefined> {
     const nowMs = this.#deps.clock.now();
     const cached = this.#cache.get(digest);
     if (!cached || nowMs - cached.readAtMs >= CACHE_MS) return this.#read(digest);

@@ -4,6 +4,7 @@
  */
 import { type RowOf, table } from "./define.ts";
 import { cronJobs, cronTickers, occurrences } from "./cron-tables.ts";
+import { consoleTables } from "./console-tables.ts";
 import { usageTables } from "./usage-tables.ts";
 
 // The agent: sessions, their journal, and what their runs ask and use
@@ -436,6 +437,7 @@ export const tables = {
   cron_tickers: cronTickers,
   changes,
   api_keys: apiKeys,
+  ...consoleTables,
 };
 
 /** The rows by table, as Kysely and the transaction's own methods take them. */
@@ -458,3 +460,4 @@ export type CronJobRow = Tables["cron_jobs"];
 export type OccurrenceRow = Tables["occurrences"];
 export type CronTickerRow = Tables["cron_tickers"];
 export type ApiKeyRow = Tables["api_keys"];
+export type ConsoleSessionRow = Tables["console_sessions"];

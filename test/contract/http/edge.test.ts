@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
+import { sha256 } from "../../../src/base/text.ts";
 import {
   assertError,
   operationsWith,
@@ -53,10 +54,23 @@ const BODIES: Readonly<Record<string, object>> = {
   compressSession: {},
   undoSession: {},
   updateConfig: { log: { level: "warn" } },
+  createConsoleCode: {},
+  createConsoleSession: { key: KEY },
 };
+
+/** Signs in with a key in its body: who may call it is in console-sign-in.test.ts. */
+const SIGN_IN = ["createConsoleSession"];
 
 /** Operations that use the database for an Idempotency-Key alone. */
 const KEYED = new Set(["testPlatform", "testModel", "detectProviders", "reloadMcp"]);
+
+/** Operations that use the database for the session of a browser alone. */
+const OF_SESSION = new Set(["getConsoleSession", "deleteConsoleSession"]);
+
+function aSessionOf({ service: { store } }: TestService): Record<string, string> {
+  const name = `agentd_${sha256(store.epoch).slice(0, 8)}`;
+  return { cookie: `${name}=${"x".repeat(43)}`, "sec-fetch-site": "same-origin" };
+}
 
 const pathOf = ({ route }: NamedOperation) => route.replaceAll(/\{[^}]+\}/g, "x");
 
@@ -82,24 +96,29 @@ function ask(
       ...(id === "streamEvents" ? NOT_A_STREAM : {}),
       ...(id === "updateConfig" ? { "if-match": "*" } : {}),
       ...(body ? json : {}),
+      ...(SIGN_IN.includes(id) ? { origin: service.url } : {}),
       ...headers,
     },
     ...(body ? { body: JSON.stringify(BODIES[id]) } : {}),
   });
 }
 
-scenarioOfAll(401, { title: "asks for a key, and names the scheme" }, async (service, operation) => {
-  for (const [authorization, code] of [
-    [undefined, "missing_api_key"],
-    ["Basic eDp5", "missing_api_key"],
-    ["Bearer wrong-key-0123456789", "invalid_api_key"],
-  ] as const) {
-    const response = await ask(service, operation, authorization === undefined ? {} : { authorization });
-    assert.equal(response.headers.get("www-authenticate"), "Bearer");
-    const { type } = await assertError(response, 401, code);
-    assert.equal(type, "authentication_error");
-  }
-});
+scenarioOfAll(
+  401,
+  { title: "asks for a key, and names the scheme", except: SIGN_IN },
+  async (service, operation) => {
+    for (const [authorization, code] of [
+      [undefined, "missing_api_key"],
+      ["Basic eDp5", "missing_api_key"],
+      ["Bearer wrong-key-0123456789", "invalid_api_key"],
+    ] as const) {
+      const response = await ask(service, operation, authorization === undefined ? {} : { authorization });
+      assert.equal(response.headers.get("www-authenticate"), "Bearer");
+      const { type } = await assertError(response, 401, code);
+      assert.equal(type, "authentication_error");
+    }
+  },
+);
 
 scenarioOfAll(
   403,
@@ -148,7 +167,15 @@ test("every operation with a scope 403: a key with all other scopes", async () =
 });
 
 /** Those that tell a key what it may do, and what clients ask before anything else. */
-const ANY_SCOPE: ReadonlySet<string> = new Set(["getCapabilities", "listModels", "getModel"]);
+const ANY_SCOPE: ReadonlySet<string> = new Set([
+  "getCapabilities",
+  "listModels",
+  "getModel",
+  "getConsoleSession",
+  "deleteConsoleSession",
+  "listConsoleSessions",
+  "deleteConsoleSessions",
+]);
 
 test("every operation is public, or requires a key with one scope, or describes the key", () => {
   const all = operationsWith(200).concat(operationsWith(202));
@@ -214,6 +241,7 @@ scenarioOfAll(
   429,
   {
     title: "a key that has made its requests of this minute",
+    except: SIGN_IN,
     keys: [
       { key: KEY, name: "busy", scopes: ["admin"], rateLimitRpm: 1 },
       { key: "another-key-0123456789", name: "calm", scopes: ["admin"], rateLimitRpm: 1_000_000 },
@@ -242,7 +270,9 @@ scenarioOfAll(503, { title: "the database cannot be reached" }, async (service, 
   await service.service.store.close();
   const path = operation.id === "getDetailedHealth" ? "?strict=true" : "";
   // Only the key of such a request is in the database.
-  const headers = KEYED.has(operation.id) ? { ...bearer, "idempotency-key": "k" } : bearer;
+  const keyed = KEYED.has(operation.id) ? { ...bearer, "idempotency-key": "k" } : bearer;
+  // Only the session of a browser is in the database.
+  const headers = OF_SESSION.has(operation.id) ? aSessionOf(service) : keyed;
   const response = await ask(service, { ...operation, route: `${operation.route}${path}` }, headers);
   assert.equal(response.status, 503, await response.clone().text());
   if (operation.id === "getDetailedHealth") return; // answers with what it knows, see health.test.ts

@@ -3492,6 +3492,154 @@ class AgentClient(SyncBase):
         )
         return cast("types.SocketTicket", self._send(request))
 
+    def create_console_code(
+        self,
+        body: types.ConsoleCodeBody,
+        *,
+        extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
+        timeout: float | None = None,
+    ) -> types.ConsoleCode:
+        """Create a code that signs a browser in.
+
+        The browser gets the permissions of the key. A key has one open phone code: a new one ends the
+        last. Returns 403 `auth_required` where no key is required, and 404 while the console is off.
+
+        `POST /api/console/codes`
+        """
+        request = Request(
+            "POST",
+            "/api/console/codes",
+            body=body,
+            extra_headers=extra_headers,
+            response=response,
+            timeout=timeout,
+        )
+        return cast("types.ConsoleCode", self._send(request))
+
+    def get_console_session(
+        self,
+        *,
+        extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
+        timeout: float | None = None,
+    ) -> types.ConsoleSession:
+        """Get who is signed in.
+
+        `GET /api/console/session`
+        """
+        request = Request(
+            "GET",
+            "/api/console/session",
+            extra_headers=extra_headers,
+            response=response,
+            timeout=timeout,
+        )
+        return cast("types.ConsoleSession", self._send(request))
+
+    def create_console_session(
+        self,
+        body: types.ConsoleSignInBody,
+        *,
+        extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
+        timeout: float | None = None,
+    ) -> types.ConsoleSession:
+        """Sign a browser in.
+
+        Takes a code or a key. A session has two halves: a cookie that scripts cannot read, and `token`,
+        which the page sends as `X-Agentd-Console`. Together they open what the key opens. Ten attempts a
+        minute are allowed from an address. Over HTTP, only names of this machine are accepted, unless
+        `console.allow_plain_http` is set.
+
+        `POST /api/console/session`
+        """
+        request = Request(
+            "POST",
+            "/api/console/session",
+            body=body,
+            extra_headers=extra_headers,
+            response=response,
+            timeout=timeout,
+        )
+        return cast("types.ConsoleSession", self._send(request))
+
+    def delete_console_session(
+        self,
+        *,
+        extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
+        timeout: float | None = None,
+    ) -> types.ConsoleSessionDeleted:
+        """Sign this browser out.
+
+        Ends its streams and sockets, too. Returns 404 for a request with an API key.
+
+        `DELETE /api/console/session`
+        """
+        request = Request(
+            "DELETE",
+            "/api/console/session",
+            extra_headers=extra_headers,
+            response=response,
+            timeout=timeout,
+        )
+        return cast("types.ConsoleSessionDeleted", self._send(request))
+
+    def list_console_sessions(
+        self,
+        *,
+        limit: int | None = None,
+        after: str | None = None,
+        extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
+        timeout: float | None = None,
+    ) -> types.ConsoleSessionList:
+        """List the browsers that are signed in with this key, newest first.
+
+        `GET /api/console/sessions`
+
+        Args:
+            limit: Default 20.
+            after: `last_id` of the previous page.
+        """
+        request = Request(
+            "GET",
+            "/api/console/sessions",
+            query={"limit": limit, "after": after},
+            extra_headers=extra_headers,
+            response=response,
+            timeout=timeout,
+        )
+        return cast("types.ConsoleSessionList", self._send(request))
+
+    def delete_console_sessions(
+        self,
+        *,
+        session_id: str | None = None,
+        keep_current: bool | None = None,
+        extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
+        timeout: float | None = None,
+    ) -> types.ConsoleSessionsDeleted:
+        """Sign all browsers of this key out.
+
+        `DELETE /api/console/sessions`
+
+        Args:
+            session_id: Ends this session only.
+            keep_current: True keeps the session of the request. Default false.
+        """
+        request = Request(
+            "DELETE",
+            "/api/console/sessions",
+            query={"session_id": session_id, "keep_current": keep_current},
+            extra_headers=extra_headers,
+            response=response,
+            timeout=timeout,
+        )
+        return cast("types.ConsoleSessionsDeleted", self._send(request))
+
     def get_detailed_health(
         self,
         *,
@@ -3544,7 +3692,9 @@ class AgentClient(SyncBase):
         response: ResponseInfo | None = None,
         timeout: float | None = None,
     ) -> None:
-        """Redirect a browser to the reference.
+        """Redirect to the reference.
+
+        With `Accept: text/html`, the console answers instead, unless `console.enabled` is false.
 
         `GET /`
         """

@@ -509,7 +509,7 @@ ErrorType: TypeAlias = Literal["invalid_request_error", "authentication_error", 
 
 
 #: Stable name of the error.
-ErrorCode: TypeAlias = Literal["invalid_json", "invalid_request", "missing_required_parameter", "unsupported_parameter", "invalid_content_part", "unsupported_content_type", "invalid_image_url", "string_above_max_length", "model_not_found", "invalid_session_id", "invalid_session_key", "invalid_cursor", "invalid_idempotency_key", "invalid_approval_choice", "invalid_approval_request", "invalid_steer_input", "invalid_config", "invalid_answer", "invalid_schedule", "secret_not_allowed", "request_timeout", "missing_api_key", "invalid_api_key", "insufficient_scope", "auth_required", "auth_required_for_session", "host_not_allowed", "origin_not_allowed", "not_found", "run_not_found", "session_not_found", "response_not_found", "previous_response_not_found", "ask_not_found", "question_not_found", "route_not_found", "key_not_found", "grant_not_found", "delivery_not_found", "job_not_found", "occurrence_not_found", "message_not_found", "platform_not_found", "skill_not_found", "method_not_allowed", "unsupported_media_type", "body_too_large", "session_busy", "ask_not_pending", "question_not_pending", "route_exists", "route_is_static", "key_exists", "key_is_static", "last_admin_key", "delivery_not_replayable", "receiver_disabled", "job_over", "job_busy", "message_not_retryable", "message_being_sent", "platform_not_ready", "approval_not_active", "approval_not_pending", "run_not_active", "run_not_accepting_steer", "response_not_cancellable", "idempotency_key_conflict", "run_events_expired", "events_expired", "precondition_failed", "precondition_required", "rate_limit_exceeded", "too_many_concurrent_runs", "too_many_subscribers", "budget_exceeded", "context_too_long", "nothing_to_branch", "nothing_to_undo", "invalid_title", "unknown_command", "command_usage", "too_many_live_sessions", "queue_full", "internal_error", "provider_error", "agent_incomplete", "server_draining", "state_store_unavailable", "agent_timeout"]
+ErrorCode: TypeAlias = Literal["invalid_json", "invalid_request", "missing_required_parameter", "unsupported_parameter", "invalid_content_part", "unsupported_content_type", "invalid_image_url", "string_above_max_length", "model_not_found", "invalid_session_id", "invalid_session_key", "invalid_cursor", "invalid_idempotency_key", "invalid_approval_choice", "invalid_approval_request", "invalid_steer_input", "invalid_config", "invalid_answer", "invalid_schedule", "secret_not_allowed", "request_timeout", "missing_api_key", "invalid_api_key", "insufficient_scope", "auth_required", "auth_required_for_session", "host_not_allowed", "origin_not_allowed", "plain_http_not_allowed", "invalid_code", "sign_in_required", "not_found", "run_not_found", "session_not_found", "response_not_found", "previous_response_not_found", "ask_not_found", "question_not_found", "route_not_found", "key_not_found", "grant_not_found", "delivery_not_found", "job_not_found", "occurrence_not_found", "message_not_found", "platform_not_found", "skill_not_found", "method_not_allowed", "unsupported_media_type", "body_too_large", "session_busy", "ask_not_pending", "question_not_pending", "route_exists", "route_is_static", "key_exists", "key_is_static", "last_admin_key", "delivery_not_replayable", "receiver_disabled", "job_over", "job_busy", "message_not_retryable", "message_being_sent", "platform_not_ready", "approval_not_active", "approval_not_pending", "run_not_active", "run_not_accepting_steer", "response_not_cancellable", "idempotency_key_conflict", "run_events_expired", "events_expired", "precondition_failed", "precondition_required", "rate_limit_exceeded", "too_many_concurrent_runs", "too_many_subscribers", "budget_exceeded", "context_too_long", "nothing_to_branch", "nothing_to_undo", "invalid_title", "unknown_command", "command_usage", "too_many_live_sessions", "queue_full", "internal_error", "provider_error", "agent_incomplete", "server_draining", "state_store_unavailable", "agent_timeout"]
 
 
 class _ErrorBodyRequired(TypedDict):
@@ -4228,6 +4228,146 @@ class SocketTicket(TypedDict):
     ticket: str
     #: In seconds.
     expires_in: int
+
+
+class ConsoleCodeBody(TypedDict, total=False):
+    """Which code to create, and for which key."""
+
+    #: Default: link. link: a long code for a link, valid once and for 60 seconds. phone: a short code that
+    #: people type, valid once and for two minutes. Five wrong codes end every open phone code.
+    kind: Literal["link", "phone"]
+    #: Name of the key that signs in. Default: the key of the request. Another one requires the scope admin.
+    key: str
+
+
+_ConsoleCodeRequired = TypedDict(
+    "_ConsoleCodeRequired",
+    {
+        "object": Literal["agent.console_code"],
+        "kind": Literal["link", "phone"],
+        #: Put the code of a link behind `/login#c=`: a fragment reaches no server and no log.
+        "code": str,
+        #: Name of the key that signs in.
+        "key": str,
+        #: Unix time in seconds.
+        "expires_at": float,
+    },
+)
+
+class ConsoleCode(_ConsoleCodeRequired, total=False):
+    """A code that signs one browser in."""
+
+
+class ConsoleSessionFeatures(TypedDict):
+    #: Whether this server runs scheduled jobs.
+    cron: bool
+    #: Whether this server receives webhooks.
+    webhooks: bool
+
+
+_ConsoleSessionRequired = TypedDict(
+    "_ConsoleSessionRequired",
+    {
+        "object": Literal["agent.console_session"],
+        #: Null for a request with an API key, and where no key is required.
+        "id": Union[str, None],
+        #: Only in the answer that signs in. Send it as `X-Agentd-Console` with every request: the cookie
+        #: alone opens nothing.
+        "token": Union[str, None],
+        #: Name of the key. Null where no key is required.
+        "key": Union[str, None],
+        #: Whose data the session reaches.
+        "owner": str,
+        #: Scopes of the key now.
+        "scopes": list["KeyScope"],
+        #: False: the server requires no key.
+        "auth_required": bool,
+        #: Version of the server.
+        "version": str,
+        "features": "ConsoleSessionFeatures",
+        #: Unix time in seconds.
+        "created_at": Union[float, None],
+        #: Unix time in seconds. A session also ends 12 hours after its last request, and with its key.
+        "expires_at": Union[float, None],
+    },
+)
+
+class ConsoleSession(_ConsoleSessionRequired, total=False):
+    """The signed-in key, its scopes, and what this server offers."""
+
+
+class ConsoleSignInBody(TypedDict, total=False):
+    """A code of POST /api/console/codes, or an API key."""
+
+    code: str
+    key: str
+
+
+_ConsoleSessionDeletedRequired = TypedDict(
+    "_ConsoleSessionDeletedRequired",
+    {
+        "id": str,
+        "object": Literal["agent.console_session"],
+        "deleted": bool,
+    },
+)
+
+class ConsoleSessionDeleted(_ConsoleSessionDeletedRequired, total=False):
+    pass
+
+
+_ConsoleSessionEntryRequired = TypedDict(
+    "_ConsoleSessionEntryRequired",
+    {
+        "object": Literal["agent.console_session"],
+        "id": str,
+        #: Name of its key.
+        "key": str,
+        #: Address that signed in; empty where the server does not know it.
+        "address": str,
+        #: User-Agent of the browser, shortened.
+        "browser": str,
+        #: Whether the request belongs to this session.
+        "is_current": bool,
+        #: Unix time in seconds.
+        "created_at": float,
+        #: Unix time in seconds, to the minute.
+        "last_used_at": float,
+        #: Unix time in seconds.
+        "expires_at": float,
+    },
+)
+
+class ConsoleSessionEntry(_ConsoleSessionEntryRequired, total=False):
+    """A browser that is signed in."""
+
+
+_ConsoleSessionListRequired = TypedDict(
+    "_ConsoleSessionListRequired",
+    {
+        "object": Literal["list"],
+        "data": list["ConsoleSessionEntry"],
+        "first_id": Union[str, None],
+        "last_id": Union[str, None],
+        "has_more": bool,
+    },
+)
+
+class ConsoleSessionList(_ConsoleSessionListRequired, total=False):
+    pass
+
+
+_ConsoleSessionsDeletedRequired = TypedDict(
+    "_ConsoleSessionsDeletedRequired",
+    {
+        "object": Literal["agent.console_sessions"],
+        #: How many sessions ended.
+        "ended": int,
+    },
+)
+
+class ConsoleSessionsDeleted(_ConsoleSessionsDeletedRequired, total=False):
+    pass
 
 
 CheckStatus: TypeAlias = Literal["ok", "degraded"]
