@@ -28,7 +28,9 @@ test("an approval is allowed once, and the command runs", async () => {
   await card.getByText("rm -rf ./build-folder").waitFor();
   await card.getByRole("button", { name: "Allow once" }).click();
   await card.waitFor({ state: "detached" });
-  await conversation(page).getByText(/terminal answered \(ok\)/).waitFor();
+  await conversation(page)
+    .getByText(/terminal answered \(ok\)/)
+    .waitFor();
   await page.getByRole("button", { name: "Stop" }).waitFor({ state: "detached" });
   assert.equal(await composer(page).inputValue(), "");
 });
