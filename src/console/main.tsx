@@ -5,6 +5,7 @@ import { startConversations } from "./chat/conversations.ts";
 import { startRouter } from "./router.ts";
 import { startFeed } from "./state/feed.ts";
 import { startGateway } from "./state/gateway.ts";
+import { startMe } from "./state/me.ts";
 import { applyTheme } from "./state/preferences.ts";
 
 const version = document.querySelector<HTMLMetaElement>('meta[name="agentd-console"]')?.content ?? "";
@@ -12,6 +13,7 @@ const root = document.querySelector("#app");
 applyTheme();
 startRouter();
 startFeed();
+startMe(version);
 startConversations();
 if (root) {
   root.replaceChildren();

@@ -3,6 +3,7 @@ import type { JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { Session } from "../../client/http.ts";
 import { navigate, type PageProps } from "../router.ts";
+import { useCan } from "../state/me.ts";
 import { useList } from "../state/resources.ts";
 import { useStore } from "../state/store.ts";
 import { Button, Empty, Icon, IconButton, PageHeader, Problem, Snippet, Time } from "../ui/controls.tsx";
@@ -55,6 +56,7 @@ function OpenSession({
   const problem = useStore(conversation.problem, (text) => text);
   const title = useStore(conversation.state, ({ session }) => session?.title ?? "");
   const status = useStore(conversation.state, (all) => all.status);
+  const canChat = useCan("chat");
   return (
     <section class="chat-open" aria-label="Session">
       <PageHeader title={title || "New conversation"}>
@@ -78,7 +80,7 @@ function OpenSession({
           welcome={<Welcome provider={status.provider} onPick={(text) => conversation.chat.submit(text)} />}
         />
       )}
-      {problem ? null : <Composer conversation={conversation} />}
+      {problem || !canChat ? null : <Composer conversation={conversation} />}
       <Viewer conversation={conversation} />
     </section>
   );

@@ -16,10 +16,17 @@ import { Diff } from "../ui/diff.tsx";
 interface QuestionProps<Q extends Question> {
   readonly question: Q;
   readonly onAnswer: (answer: QuestionAnswer) => void;
+  /** The key may not answer. */
+  readonly isReadOnly?: boolean;
 }
 
 /** Draws one open question. Its answer goes to exactly this question: keep it apart from others by its id as key. */
-export function QuestionCard({ question, onAnswer }: QuestionProps<Question>): JSX.Element {
+export function QuestionCard({
+  question,
+  onAnswer,
+  isReadOnly = false,
+}: QuestionProps<Question>): JSX.Element {
+  if (isReadOnly) return <ReadOnly question={question} />;
   switch (question.kind) {
     case "approval":
       return <Approval question={question} onAnswer={onAnswer} />;
@@ -58,7 +65,24 @@ function Card({ title, question, children }: CardProps): JSX.Element {
   );
 }
 
-export const CHOICE_WORDS: Readonly<Record<ApprovalChoice, string>> = {
+function ReadOnly({ question }: { readonly question: Question }): JSX.Element {
+  const isClarify = question.kind === "clarify";
+  const text = isClarify
+    ? question.question
+    : question.kind === "secret"
+      ? question.prompt
+      : question.command;
+  return (
+    <Card title="The agent waits for an answer" question={question}>
+      <pre class="question-command" tabIndex={0} aria-label="Question">
+        {text}
+      </pre>
+      <p class="dim">This key may not answer: it lacks the scope approvals.</p>
+    </Card>
+  );
+}
+
+const CHOICE_WORDS: Readonly<Record<ApprovalChoice, string>> = {
   once: "Allow once",
   session: "Allow in this session",
   always: "Always allow",

@@ -4,6 +4,7 @@ import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import type { ChatState, TranscriptItem } from "../../client/conversation/state.ts";
 import { pending } from "../state/drafts.ts";
 import { connection } from "../state/gateway.ts";
+import { useCan } from "../state/me.ts";
 import { useStore } from "../state/store.ts";
 import { Button, Icon, Loading } from "../ui/controls.tsx";
 import { Windows } from "../ui/windows.tsx";
@@ -23,6 +24,7 @@ export function Transcript({
 }): JSX.Element {
   const { state, chat } = conversation;
   const view = useStore(state, (all) => all);
+  const canAnswer = useCan("approvals");
   const scroller = useRef<HTMLDivElement>(null);
   const { isAtEnd, onScroll, toEnd } = useEnd(scroller, view);
   const { settled, live, questions, turn, session } = view;
@@ -48,6 +50,7 @@ export function Transcript({
             <QuestionCard
               key={question.id}
               question={question}
+              isReadOnly={!canAnswer}
               onAnswer={(answer) => chat.answer(question.id, answer)}
             />
           ))}
