@@ -6,7 +6,7 @@ const floors = [
   ["webhook", "cron"],
   ["http", "rpc", "acp"],
   ["gateway", "telemetry"],
-  ["app", "cli", "chat", "index\\.ts$"],
+  ["app", "cli", "chat", "console", "index\\.ts$"],
 ];
 const path = (room) => (room.endsWith("$") ? `^src/${room}` : `^src/${room}/`);
 
@@ -53,21 +53,26 @@ const bundledPackages = [
   "diff",
   "eventsource-parser",
   "get-east-asian-width",
+  "highlight.js",
   "h3",
   "ignore",
   "image-size",
   "ink",
   "ipaddr.js",
   "linkedom",
+  "lowlight",
   "markdown-it",
+  "marked",
   "nodemailer",
   "postgres",
+  "preact",
   "re2js",
   "react",
   "srvx",
   "turndown",
   "typebox",
   "unbash",
+  "uplot",
   "write-file-atomic",
   "yaml",
   "zod",
@@ -112,6 +117,7 @@ const publicFiles = {
     "conversation/viewer",
     "gateway",
     "http",
+    "request",
   ],
   store: [
     "backup",
@@ -236,6 +242,7 @@ const publicFiles = {
   telemetry: ["telemetry"],
   chat: ["run-chat", "run-json", "run-plain", "run-turn", "view/render-chat"],
   cli: [],
+  console: [],
   app: [
     "backup/archive",
     "backup/backup",
@@ -275,6 +282,11 @@ const contained = [
   ["genai-prices", "^(node_modules/)?@pydantic/genai-prices", "^src/agent/model\\.ts$"],
   ["wecom-sdk", "^(node_modules/)?@wecom/", "^src/deliver/targets/wecom"],
   ["nodemailer", "^(node_modules/)?nodemailer(/|$)", "^src/deliver/targets/email"],
+  [
+    "browser-packages",
+    "^(node_modules/)?(preact|marked|lowlight|highlight\\.js|uplot)(/|$)",
+    "^src/console/",
+  ],
   ["opentelemetry", "^(node_modules/)?@opentelemetry/", "^src/telemetry/otlp\\.ts$"],
   ["drivers", "^(node_modules/)?(kysely|postgres)(/|$)", "^src/store/"],
   ["sqlite", "^(node:)?sqlite$", "^src/(store/|base/system/file-lock\\.ts$)"],
@@ -334,10 +346,18 @@ export default {
       to: { pathNot: "^(src/client|generated)/" },
     },
     {
+      name: "console-is-for-browsers",
+      comment:
+        "src/console runs in a browser, over what hosts get: it imports only src/client and generated code",
+      severity: "error",
+      from: { path: "^src/console/" },
+      to: { path: "^(src|scripts|test)/", pathNot: "^src/(console|client)/" },
+    },
+    {
       name: "client-is-for-hosts",
       comment: "the server itself does not use src/client: what both need is generated",
       severity: "error",
-      from: { path: "^src/", pathNot: "^src/(client|chat|cli)/" },
+      from: { path: "^src/", pathNot: "^src/(client|chat|cli|console)/" },
       to: { path: "^src/client/" },
     },
     {
@@ -372,7 +392,7 @@ export default {
     enhancedResolveOptions: {
       exportsFields: ["exports"],
       conditionNames: ["import", "node", "default"],
-      extensions: [".ts", ".js", ".json"],
+      extensions: [".ts", ".tsx", ".js", ".json"],
     },
   },
 };

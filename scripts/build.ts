@@ -5,6 +5,7 @@ import { join, resolve } from "node:path";
 import process from "node:process";
 import packageFile from "../package.json" with { type: "json" };
 import { build, type Plugin } from "esbuild";
+import { buildConsole } from "./lib/console.ts";
 import { commonJsNames } from "./lib/commonjs-names.ts";
 import { writeDeclarations } from "./lib/declarations.ts";
 import { replaceFolder, writeText } from "./lib/files.ts";
@@ -121,9 +122,10 @@ const bundled = await build({
 const merged = await mergeChunks(bundled, { folder: join(fresh, "chunks"), starts: STARTS });
 for (const { path, text } of merged) await writeText(path, inAscii(withoutIdleBanner(text)));
 await writeStarter(join(fresh, "agentd.mjs"));
+const consoleInputs = await buildConsole(root, join(fresh, "console"));
 await writeText(
   join(fresh, "THIRD-PARTY.txt"),
-  await licenceTexts(root, Object.keys(bundled.metafile.inputs)),
+  await licenceTexts(root, [...Object.keys(bundled.metafile.inputs), ...consoleInputs]),
 );
 // Hosts get the clients: they must run anywhere, so they are built apart, without the banner.
 await build({

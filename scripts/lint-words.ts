@@ -88,7 +88,7 @@ const TITLE = /(?<![.\w])(?:t\.)?(?:test|it|describe|scenario|rpcScenario|webhoo
 async function main(): Promise<void> {
   const [folder = "."] = process.argv.slice(2);
   const findings = [
-    ...(await inWords(["src/**/*.ts", "scripts/*.ts", "scripts/lib/*.ts"], () => true)),
+    ...(await inWords(["src/**/*.{ts,tsx}", "scripts/*.ts", "scripts/lib/*.ts"], () => true)),
     ...(await inWords(
       ["specs/**/*.yaml", "*.md", "docs/**/*.md", "examples/**/*", "test/README.md"],
       () => true,

@@ -7,6 +7,7 @@ import { join, resolve } from "node:path";
 import process from "node:process";
 import { setTimeout as sleep } from "node:timers/promises";
 import { parseArgs } from "node:util";
+import { startBrowser } from "./test/browser.ts";
 import { slowestFirst } from "./test/order.ts";
 import { runFiles } from "./test/pool.ts";
 import { createReport } from "./test/report.ts";
@@ -15,7 +16,7 @@ import { selectFiles, suites, type Suite } from "./test/suites.ts";
 const HELP = `node scripts/test.ts [SUITE] [PATH ...] [OPTIONS]
 
 Suites: main (default: all that runs in the process of the tests), process (what starts the program),
-crash (what kills it), postgres (what can differ there; needs AGENTD_DATABASE_URL), deno (what can differ there).
+crash (what kills it), console (the pages, in Chromium), postgres (what can differ there; needs AGENTD_DATABASE_URL), deno (what can differ there).
 PATH: a folder or file below test/; only its tests run.
 
   --watch        run again when a source or test changes
@@ -94,8 +95,14 @@ async function runSuite(signal?: AbortSignal): Promise<boolean> {
   const folder = await mkdtemp(join(await scratchParent(), "agentd-tests-"));
   try {
     if (suite === "deno") return await runOnDeno(files, environment(folder), folder);
-    if (files.some((file) => /^test\/(process|crash)\//.test(file))) await buildIfOlder();
-    return await runOnNode(files, environment(folder), signal);
+    if (files.some((file) => /^test\/(process|crash|console)\//.test(file))) await buildIfOlder();
+    if (!files.some((file) => file.startsWith("test/console/")))
+      return await runOnNode(files, environment(folder), signal);
+    await using browser = await startBrowser();
+    if (browser) return await runOnNode(files, { ...environment(folder), ...browser.env }, signal);
+    console.log("Left out, since there is no Chromium: the console. Name one in CHROMIUM_PATH.");
+    const others = files.filter((file) => !file.startsWith("test/console/"));
+    return others.length === 0 || (await runOnNode(others, environment(folder), signal));
   } finally {
     await rm(folder, { recursive: true, force: true, maxRetries: 5 });
   }
@@ -162,7 +169,12 @@ function defaultWorkers(): number {
 /** What starts the program tests what people get, as the sources are now. */
 async function buildIfOlder(): Promise<void> {
   const built = await stat("dist/agentd.mjs").catch(() => undefined);
-  for await (const file of glob(["src/**/*", "generated/**/*", "scripts/build.ts", "package.json"])) {
+  for await (const file of glob([
+    "src/**/*",
+    "generated/**/*",
+    "scripts/{build,lib/console}.ts",
+    "package.json",
+  ])) {
     const { mtimeMs } = await stat(file);
     if (built && mtimeMs <= built.mtimeMs) continue;
     console.log("Building dist/: the sources are newer.");

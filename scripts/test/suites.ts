@@ -7,11 +7,12 @@ const folders = {
   main: ["test/unit", "test/contract", "test/flows", "test/compat"],
   process: ["test/process"],
   crash: ["test/crash"],
+  console: ["test/console"],
 } as const;
 
 export type Suite = keyof typeof folders | "postgres" | "deno";
 
-export const suites: readonly Suite[] = ["main", "process", "crash", "postgres", "deno"];
+export const suites: readonly Suite[] = ["main", "process", "crash", "console", "postgres", "deno"];
 
 export interface Selection {
   /** Sorted paths, relative to the working directory. */

@@ -64,8 +64,11 @@ export class AgentConnectionError extends AgentdError {
 function reasonOf(error: unknown): string {
   if (!(error instanceof Error)) return "";
   const inner = reasonOf(error.cause);
-  return inner === "" ? error.message : inner;
+  return inner === "" ? error.message.replace(BROWSER_WORDS, "") : inner;
 }
+
+/** What Chromium, Firefox and Safari say of any request without a response. It explains nothing. */
+const BROWSER_WORDS = /^(Failed to fetch|NetworkError when attempting to fetch resource\.|Load failed)$/;
 
 /** An error response of the server, or an error that ended a stream. */
 export class AgentApiError extends AgentdError {

@@ -10,8 +10,8 @@ import { createTestDatabase } from "./store.ts";
 export interface GatewayPlace extends AsyncDisposable {
   readonly home: string;
   readonly database: string;
-  /** Starts the gateway here; more than one after the other, or at once. */
-  start(): Promise<GatewayProcess>;
+  /** Starts the gateway here; more than one after the other, or at once. Default: on any free port. */
+  start(port?: number): Promise<GatewayProcess>;
   /** The key of the first start. */
   key(): Promise<string>;
 }
@@ -32,7 +32,10 @@ export async function createGatewayPlace(env: Readonly<Record<string, string>> =
   return {
     home,
     database: database.url,
-    start: () => startGateway(children, { AGENTD_HOME: home, AGENTD_DATABASE_URL: database.url, ...env }),
+    start: (port = 0) => {
+      const own = { AGENTD_HOME: home, AGENTD_DATABASE_URL: database.url };
+      return startGateway(children, { ...own, ...env }, port);
+    },
     key: async () => /^API_SERVER_KEY=(.+)$/m.exec(await readFile(join(home, ".env"), "utf8"))![1]!,
     async [Symbol.asyncDispose]() {
       await Promise.all([...children].map((child) => end(child, "SIGKILL")));
@@ -45,8 +48,9 @@ export async function createGatewayPlace(env: Readonly<Record<string, string>> =
 async function startGateway(
   children: Set<ChildProcess>,
   env: Readonly<Record<string, string>>,
+  port: number,
 ): Promise<GatewayProcess> {
-  const [file, ...words] = agentdCommand("gateway", "--port", "0");
+  const [file, ...words] = agentdCommand("gateway", "--port", String(port));
   const child = spawn(file, words, { env: programEnvironment(env), stdio: ["ignore", "pipe", "pipe"] });
   children.add(child);
   child.once("exit", () => children.delete(child));

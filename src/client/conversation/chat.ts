@@ -305,11 +305,12 @@ export class Chat implements ChatActions {
   async #prompt(typed: string, mode?: SubmitMode): Promise<void> {
     const text = await this.#attachments.promptOf(typed);
     if (text.trim() === "") return;
+    const turnId = randomName();
     const ask = async () => {
       return this.#options.call("prompt.submit", {
         session_id: this.#openId(),
         text,
-        client_turn_id: crypto.randomUUID(),
+        client_turn_id: turnId,
         ...(mode === undefined ? {} : { when_busy: mode }),
       });
     };
@@ -428,6 +429,11 @@ export class Chat implements ChatActions {
   #update(change: (state: ChatState) => ChatState): void {
     this.#options.store.update(change);
   }
+}
+
+/** Pages outside of a secure context have no `crypto.randomUUID`. */
+function randomName(): string {
+  return Array.from(crypto.getRandomValues(new Uint32Array(4)), (part) => part.toString(36)).join("");
 }
 
 function withMode(state: ChatState, mode: string): ChatState {

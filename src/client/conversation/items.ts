@@ -1,8 +1,6 @@
 /** The transcript: live items, and settled items, which never change. Pure. */
 import type { ChatState, NoticeItem, TranscriptItem } from "./state.ts";
 
-/** Most settled items in memory; older ones are in the terminal's scrollback and the session's history. */
-const MAX_SETTLED = 500;
 /** Most items that wait behind a long-running one. */
 const MAX_LIVE = 200;
 
@@ -42,7 +40,7 @@ export function closeText(state: ChatState): ChatState {
 
 /** Replaces the transcript; the screen starts again with these items. */
 export function restart(state: ChatState, items: readonly TranscriptItem[]): ChatState {
-  const kept = items.slice(-MAX_SETTLED);
+  const kept = items.slice(-state.maxSettled);
   return { ...state, generation: state.generation + 1, settled: kept, dropped: 0, live: [] };
 }
 
@@ -62,7 +60,7 @@ function settle(state: ChatState): ChatState {
   const count = Math.max(open < 0 ? state.live.length : open, state.live.length - MAX_LIVE);
   if (count === 0) return state;
   const all = [...state.settled, ...state.live.slice(0, count).map(closed)];
-  const over = Math.max(0, all.length - MAX_SETTLED);
+  const over = Math.max(0, all.length - state.maxSettled);
   return {
     ...state,
     settled: over === 0 ? all : all.slice(over),

@@ -1,5 +1,5 @@
 /**
- * The state of the screen of `agentd chat`: plain data, replaced on every change. All text is safe to print: control
+ * The state of a conversation as a screen shows it: plain data, replaced on every change. All text is safe to print: control
  * characters and escape sequences are removed before. It never contains answers to questions (passwords, secrets).
  */
 
@@ -33,6 +33,8 @@ export interface ChatState {
   readonly isLeaveArmed: boolean;
   /** Counter for item ids; the screen does not use it. */
   readonly serial: number;
+  /** Most settled items in memory. */
+  readonly maxSettled: number;
 }
 
 export type ConnectionState =
@@ -326,6 +328,9 @@ export interface ChatStore {
   readonly subscribe: (listener: () => void) => () => void;
 }
 
+/** Older ones are in the terminal's scrollback and the session's history. */
+const MAX_SETTLED = 500;
+
 const NO_STATUS: StatusInfo = {
   model: "",
   provider: "",
@@ -348,6 +353,7 @@ export const INITIAL_STATE: ChatState = {
   composer: { completions: [], completionsFor: "", history: [], attachments: [] },
   isLeaveArmed: false,
   serial: 0,
+  maxSettled: MAX_SETTLED,
 };
 
 /** A store that the controller can change. */

@@ -119,7 +119,14 @@ export class ReconnectingClient implements GatewayClient {
     // Jitter: clients that were cut together do not reconnect together.
     const share = this.#attempt ? (1 + Math.random()) / 2 : Math.random() / 4;
     const waitMs = share * Math.min(maxMs, minMs * 2 ** Math.max(0, this.#attempt - 1));
-    this.#cancelWait = this.#clock.after(waitMs, () => void this.#run());
+    this.#cancelWait = this.#clock.after(waitMs, () => this.reconnectNow());
+  }
+
+  reconnectNow(): void {
+    if (!this.#cancelWait || this.state === "closed") return;
+    this.#cancelWait();
+    this.#cancelWait = undefined;
+    void this.#run();
   }
 
   /** Runs one connection. Resolves to why it ended. */
@@ -204,7 +211,7 @@ export class ReconnectingClient implements GatewayClient {
         if (!isLasting(error)) throw error;
       });
     }
-    if (this.state === "closed") throw new GatewayClosedError("The client is closed.");
+    if (this.state === "closed") throw new GatewayClosedError();
     const call = this.#calls.add(
       method,
       isTurn ? { ...params, client_turn_id: params["client_turn_id"] ?? randomName() } : params,
@@ -214,13 +221,7 @@ export class ReconnectingClient implements GatewayClient {
     if (call.frame.length > max / 3 && new Blob([call.frame]).size > max) {
       // The gateway would close the connection each time the call is repeated.
       const data = { reason: "frame_too_large" };
-      call.settle(
-        new GatewayError({
-          code: -32600,
-          message: `The frame exceeds ${max} bytes.`,
-          data,
-        }),
-      );
+      call.settle(new GatewayError({ code: -32600, message: `The frame exceeds ${max} bytes.`, data }));
     } else if (this.state === "open" && !this.#connection.isCut) {
       this.#send(call);
     }
@@ -287,7 +288,7 @@ export class ReconnectingClient implements GatewayClient {
     if (this.state === "closed") return;
     this.#become("closed", error);
     this.#cancelWait?.();
-    const closed = new GatewayClosedError(error?.message ?? "The client is closed.", { cause: error });
+    const closed = new GatewayClosedError(error);
     this.#calls.cut(closed, true);
     this.#questions.close();
     for (const queue of this.#queues.keys()) queue.end(error && closed);

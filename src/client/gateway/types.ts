@@ -34,8 +34,8 @@ export interface ReconnectOptions {
   /** Longest delay; default 30,000. */
   readonly maxMs?: number;
   /**
-   * Most consecutive failed attempts before the client closes; default 20. A browser cannot distinguish a refusal from
-   * a cut.
+   * Most consecutive failed attempts before the client closes; default 20, `Infinity` never gives up. A browser cannot
+   * distinguish a refusal from a cut.
    */
   readonly attempts?: number;
   /** Whether the first connection is also retried; default false. */
@@ -143,6 +143,8 @@ export interface GatewayClient extends AsyncDisposable {
   events(options?: EventsOptions): AsyncGenerator<GatewayClientEvent, void>;
   /** Returns the cursor of a session's last event; undefined when this client is not attached to it. */
   cursor(sessionId: string): Cursor | undefined;
+  /** Makes the next attempt to connect at once. Does nothing unless the client waits for it. */
+  reconnectNow(): void;
   /** Closes the connection; sessions and turns continue. Resolves when the transport has ended. */
   close(): Promise<void>;
 }
@@ -187,6 +189,10 @@ export class ConnectionCutError extends Error {
 /** The client is closed. `cause` is the error that closed it. */
 export class GatewayClosedError extends Error {
   override readonly name = "GatewayClosedError";
+
+  constructor(cause?: Error) {
+    super(cause?.message ?? "The client is closed.", { cause });
+  }
 }
 
 /** Events were read too slowly, and too many were waiting. */

@@ -32,6 +32,7 @@ export const IDLE: ChatState = {
     attachments: [],
   },
   isLeaveArmed: false,
+  maxSettled: 500,
 };
 
 export const TURN: TurnState = {

@@ -74,6 +74,40 @@ test("attempts wait twice as long each time, with jitter, up to the longest, and
   assert.ok(closed instanceof GatewayClosedError && closed.cause instanceof TransportError);
 });
 
+test("reconnectNow ends the wait for the next attempt, and attempts without end never close the client", async () => {
+  const clock = new FakeClock();
+  let isDown = false;
+  const gateway = createScriptedGateway({
+    admit: () => {
+      if (isDown) throw new TransportError("down");
+    },
+  });
+  const client = await connectGateway({
+    transport: gateway.transport,
+    clock,
+    reconnect: { minMs: 1_000, maxMs: 10_000, attempts: Number.POSITIVE_INFINITY },
+  });
+  clock.tick(60_000);
+  client.reconnectNow();
+  assert.equal(gateway.connections, 1, "a connection that is open stays");
+  isDown = true;
+  gateway.cut();
+  await stateOf(client, "reconnecting");
+  for (let attempts = 1; attempts <= 30; attempts++) {
+    const before: number = gateway.connections;
+    client.reconnectNow();
+    client.reconnectNow();
+    assert.equal(gateway.connections, before + 1, "one attempt at a time");
+    // The attempt fails, and the client waits again.
+    for (let turns = 0; turns < 5; turns++) await new Promise((resolve) => setImmediate(resolve));
+    assert.equal(client.state, "reconnecting");
+  }
+  isDown = false;
+  client.reconnectNow();
+  await stateOf(client, "open");
+  await client.close();
+});
+
 test("a connection that stands for a moment only counts as one that failed", async () => {
   const clock = new FakeClock();
   const gateway = createScriptedGateway();

@@ -1,0 +1,40 @@
+/** The pages of the console: their addresses, names, and where their code is. Each is a bundle of its own. */
+import type { ComponentType } from "preact";
+import type { PageProps } from "../router.ts";
+import type { IconName } from "../ui/icons.ts";
+
+/** Patterns of addresses; the first that fits is shown. */
+export const ROUTES = {
+  chat: "/chat/:session?",
+  sessions: "/sessions",
+  runs: "/runs",
+  approvals: "/approvals",
+} as const;
+
+export type RouteName = keyof typeof ROUTES;
+
+type PageLoader = () => Promise<ComponentType<PageProps>>;
+
+export const PAGES: Readonly<Record<RouteName, PageLoader>> = {
+  chat: () => import("../chat/chat-page.tsx").then(({ ChatPage }) => ChatPage),
+  sessions: () => import("./sessions.tsx").then(({ SessionsPage }) => SessionsPage),
+  runs: () => import("./runs.tsx").then(({ RunsPage }) => RunsPage),
+  approvals: () => import("./approvals.tsx").then(({ ApprovalsPage }) => ApprovalsPage),
+};
+
+interface NavEntry {
+  readonly route: RouteName;
+  readonly href: string;
+  readonly label: string;
+  readonly icon: IconName;
+  /** The key after `g` that opens it. */
+  readonly key: string;
+}
+
+/** The rail. On a phone the first four are at the bottom, the others behind "More". */
+export const NAVIGATION: readonly NavEntry[] = [
+  { route: "chat", href: "/chat", label: "Chat", icon: "chat", key: "c" },
+  { route: "approvals", href: "/approvals", label: "Approvals", icon: "approvals", key: "a" },
+  { route: "runs", href: "/runs", label: "Runs", icon: "runs", key: "r" },
+  { route: "sessions", href: "/sessions", label: "Sessions", icon: "sessions", key: "s" },
+];

@@ -1,0 +1,55 @@
+/** Who is signed in, what that key may do, and whether the server has a newer console. */
+import type { ConsoleSession, KeyScope } from "../../client/http.ts";
+import { connection } from "./gateway.ts";
+import { forgetToken, leaveForSignIn, messageOf, request } from "./session.ts";
+import { createStore, useStore, type Store } from "./store.ts";
+
+const store = createStore<ConsoleSession | undefined>(undefined);
+/** Undefined until it is known. */
+export const me: Store<ConsoleSession | undefined> = store;
+
+const RELOADED = "agentd.reloadedFor";
+
+/** Reads who is signed in, and again after each reconnect: the key or the server may be another one. */
+export function startMe(ownVersion: string): void {
+  void read();
+  connection.subscribe(() => {
+    if (connection.get().kind !== "open") return;
+    void read();
+    void reloadWhenUpdated(ownVersion);
+  });
+}
+
+async function read(): Promise<void> {
+  try {
+    const session = await request<{ url: string }, ConsoleSession>({ url: "/api/console/session" });
+    store.update(() => session);
+  } catch (error) {
+    // The banner of the connection says what is wrong; without a sign-in the page leaves.
+    if (store.get() === undefined) messageOf(error);
+  }
+}
+
+/** The page of an updated server names other files: loads it once, with drafts kept. */
+async function reloadWhenUpdated(ownVersion: string): Promise<void> {
+  const response = await fetch("/chat", { headers: { accept: "text/html" } }).catch(() => undefined);
+  const version = /name="agentd-console" content="([^"]*)"/.exec((await response?.text()) ?? "")?.[1];
+  if (version === undefined || version === ownVersion || sessionStorage.getItem(RELOADED) === version) return;
+  sessionStorage.setItem(RELOADED, version);
+  location.reload();
+}
+
+/** Whether the key may do that. True until it is known, so that pages do not change while they open. */
+export function useCan(scope: KeyScope): boolean {
+  return useStore(
+    me,
+    (session) => !session || session.scopes.includes(scope) || session.scopes.includes("admin"),
+  );
+}
+
+/** Signs this browser out, and ends its socket. */
+export async function signOut(): Promise<void> {
+  await request<{ url: string }, unknown>({ url: "/api/console/session", method: "DELETE" });
+  forgetToken();
+  leaveForSignIn();
+}

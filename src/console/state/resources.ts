@@ -1,0 +1,233 @@
+/** Lists and items of the API: read once, kept for Back, and read again when the feed says that they changed. */
+import { useEffect, useMemo } from "preact/hooks";
+import { followChanges, type Change } from "./feed.ts";
+import { addressOf, messageOf, request } from "./session.ts";
+import { createStore, useStore, type WritableStore } from "./store.ts";
+
+type Query = Readonly<Record<string, string | number | boolean | undefined>>;
+
+/** A page as every list of the API answers it. */
+interface Page<T> {
+  readonly data: readonly T[];
+  readonly last_id: string | null;
+  readonly has_more: boolean;
+}
+
+interface ListState<T> {
+  readonly items: readonly T[];
+  readonly after: string | undefined;
+  readonly hasMore: boolean;
+  readonly status: "loading" | "ready" | "failed";
+  readonly problem: string;
+  readonly isLoadingMore: boolean;
+  /** Unix seconds: when it was read last. */
+  readonly asOf: number;
+}
+
+export interface ListView<T> extends ListState<T> {
+  readonly loadMore: () => void;
+  readonly reload: () => void;
+}
+
+interface ItemState<T> {
+  readonly item: T | undefined;
+  readonly status: "loading" | "ready" | "failed";
+  readonly problem: string;
+}
+
+export interface ItemView<T> extends ItemState<T> {
+  readonly reload: () => void;
+}
+
+const PAGE_SIZE = 50;
+/** Changes that come together are read together. */
+const GATHER_MS = 250;
+const MAX_KEPT = 40;
+
+interface Resource {
+  /** Topics of the feed whose changes concern it; with an id only those of that id. */
+  readonly topics: readonly string[];
+  readonly id?: string;
+  shown: number;
+  isStale: boolean;
+  timer: ReturnType<typeof setTimeout> | undefined;
+  readonly read: () => Promise<void>;
+}
+
+const kept = new Map<string, Resource>();
+
+followChanges({ onChange: mark, onGap: () => mark(undefined) });
+
+/** Marks what a change concerns; what is shown is read again soon. Undefined: everything may have changed. */
+function mark(change: Change | undefined): void {
+  for (const resource of kept.values()) {
+    const { topics, id } = resource;
+    const isMeant = !change || (topics.includes(change.topic) && (id === undefined || id === change.id));
+    if (!isMeant) continue;
+    resource.isStale = true;
+    if (resource.shown > 0) soon(resource);
+  }
+}
+
+function soon(resource: Resource): void {
+  resource.timer ??= setTimeout(() => {
+    resource.timer = undefined;
+    void refresh(resource);
+  }, GATHER_MS);
+}
+
+async function refresh(resource: Resource): Promise<void> {
+  resource.isStale = false;
+  await resource.read();
+}
+
+/** Reads everything that is shown again, such as after the user changed something. */
+export function refreshTopic(topic: string): void {
+  for (const resource of kept.values()) {
+    if (!resource.topics.includes(topic)) continue;
+    resource.isStale = true;
+    if (resource.shown > 0) void refresh(resource);
+  }
+}
+
+/** Keeps a resource while its part of the page is shown, and for Back afterwards. */
+function useResource<R extends Resource>(key: string, create: () => R): R {
+  const resource = useMemo(() => {
+    const known = (kept.get(key) as R | undefined) ?? create();
+    kept.delete(key);
+    kept.set(key, known);
+    for (const [old, { shown }] of kept) {
+      if (kept.size <= MAX_KEPT) break;
+      if (shown === 0 && old !== key) kept.delete(old);
+    }
+    return known;
+  }, [key]);
+  useEffect(() => {
+    resource.shown++;
+    if (resource.isStale) void refresh(resource);
+    return () => void resource.shown--;
+  }, [resource]);
+  return resource;
+}
+
+interface ListResource<T> extends Resource {
+  readonly store: WritableStore<ListState<T>>;
+  readonly more: () => Promise<void>;
+}
+
+/**
+ * Returns a list of the API, newest first, and follows its changes.
+ *
+ * ```tsx
+ * const runs = useList<Run>("/v1/runs", { status: query.get("status") ?? "" }, ["run"]);
+ * ```
+ */
+export function useList<T extends { readonly id: string }>(
+  url: string,
+  query: Query,
+  topics: readonly string[],
+): ListView<T> {
+  const key = addressOf(url, {}, query);
+  const resource = useResource(key, () => createList<T>(url, query, topics));
+  const state = useStore(resource.store, (value) => value);
+  return { ...state, loadMore: () => void resource.more(), reload: () => void refresh(resource) };
+}
+
+function createList<T extends { readonly id: string }>(
+  url: string,
+  query: Query,
+  topics: readonly string[],
+): ListResource<T> {
+  const store = createStore<ListState<T>>({
+    items: [],
+    after: undefined,
+    hasMore: false,
+    status: "loading",
+    problem: "",
+    isLoadingMore: false,
+    asOf: 0,
+  });
+  const page = (after: string | undefined) =>
+    request<{ url: string; query?: object }, Page<T>>({ url, query: { limit: PAGE_SIZE, ...query, after } });
+  const read = async () => {
+    try {
+      const first = await page(undefined);
+      store.update((state) => withFirstPage(state, first));
+    } catch (error) {
+      store.update((state) => failed(state, error));
+    }
+  };
+  const more = async () => {
+    const { after, isLoadingMore } = store.get();
+    if (after === undefined || isLoadingMore) return;
+    store.update((state) => ({ ...state, isLoadingMore: true }));
+    try {
+      const next = await page(after);
+      store.update((state) => withNextPage(state, next));
+    } catch (error) {
+      store.update((state) => ({ ...failed(state, error), isLoadingMore: false }));
+    }
+  };
+  return { topics, shown: 0, isStale: true, timer: undefined, store, read, more };
+}
+
+/** The first page replaces what it covers; older rows that were loaded stay below it. */
+function withFirstPage<T extends { readonly id: string }>(state: ListState<T>, page: Page<T>): ListState<T> {
+  const last = page.data.at(-1)?.id;
+  const overlap = state.items.findIndex(({ id }) => id === last);
+  const isPart = page.has_more && overlap >= 0 && overlap < state.items.length - 1;
+  const ids = new Set(page.data.map(({ id }) => id));
+  const older = isPart ? state.items.slice(overlap + 1).filter(({ id }) => !ids.has(id)) : [];
+  return {
+    ...state,
+    items: [...page.data, ...older],
+    after: isPart ? state.after : (page.last_id ?? undefined),
+    hasMore: isPart ? state.hasMore : page.has_more,
+    status: "ready",
+    problem: "",
+    asOf: Date.now() / 1_000,
+  };
+}
+
+function withNextPage<T extends { readonly id: string }>(state: ListState<T>, page: Page<T>): ListState<T> {
+  const ids = new Set(state.items.map(({ id }) => id));
+  return {
+    ...state,
+    items: [...state.items, ...page.data.filter(({ id }) => !ids.has(id))],
+    after: page.last_id ?? undefined,
+    hasMore: page.has_more,
+    isLoadingMore: false,
+  };
+}
+
+/** What was read before stays readable. */
+function failed<S extends { status: "loading" | "ready" | "failed"; problem: string }>(
+  state: S,
+  error: unknown,
+): S {
+  return { ...state, status: state.status === "ready" ? "ready" : "failed", problem: messageOf(error) };
+}
+
+interface ItemResource<T> extends Resource {
+  readonly store: WritableStore<ItemState<T>>;
+}
+
+/** Returns one object of the API, and follows its changes. `address` is its path; `id` is what the feed calls it. */
+export function useItem<T>(address: string, topic: string | readonly string[], id?: string): ItemView<T> {
+  const resource = useResource(`item ${address}`, (): ItemResource<T> => {
+    const store = createStore<ItemState<T>>({ item: undefined, status: "loading", problem: "" });
+    const read = async () => {
+      try {
+        const item = await request<{ url: string }, T>({ url: address });
+        store.update(() => ({ item, status: "ready", problem: "" }));
+      } catch (error) {
+        store.update((state) => failed(state, error));
+      }
+    };
+    const topics = typeof topic === "string" ? [topic] : topic;
+    const own = id === undefined ? {} : { id };
+    return { topics, ...own, shown: 0, isStale: true, timer: undefined, store, read };
+  });
+  const state = useStore(resource.store, (value) => value);
+  return { ...state, reload: () => void refresh(resource) };
+}

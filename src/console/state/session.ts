@@ -1,0 +1,101 @@
+/** Who is signed in, and requests in their name. */
+import { send } from "../../client/request.ts";
+
+/** The half of the sign-in that the page keeps; the other half is a cookie that no script can read. */
+const TOKEN_KEY = "agentd.console.token";
+const TOKEN_HEADER = "x-agentd-console";
+
+/** Returns the page's half of the sign-in; undefined without a sign-in. */
+export function consoleToken(): string | undefined {
+  return localStorage.getItem(TOKEN_KEY) ?? undefined;
+}
+
+export function keepToken(token: string): void {
+  localStorage.setItem(TOKEN_KEY, token);
+}
+
+export function forgetToken(): void {
+  localStorage.removeItem(TOKEN_KEY);
+}
+
+/** A JSON operation as the generated types describe it. */
+interface Operation {
+  readonly url: string;
+  readonly path?: object | undefined;
+  readonly query?: object | undefined;
+  readonly body?: unknown;
+}
+
+type Sent<Data extends Operation> = Omit<Data, "headers"> & {
+  readonly method?: "GET" | "POST" | "PATCH" | "PUT" | "DELETE";
+  readonly headers?: Readonly<Record<string, string>>;
+  readonly signal?: AbortSignal;
+};
+
+/**
+ * Sends one operation and resolves to its JSON. Rejects with AgentApiError, AgentConnectionError, or the signal's reason.
+ * Without a sign-in it leaves for the sign-in page.
+ *
+ * ```ts
+ * const runs = await request<ListRunsData, RunList>({ url: "/v1/runs", query: { limit: 50 } });
+ * ```
+ */
+export async function request<Data extends Operation, Result>(sent: Sent<Data>): Promise<Result> {
+  const response = await sendOperation(sent);
+  return (response.status === 204 ? undefined : await response.json()) as Result;
+}
+
+async function sendOperation({ url, path, query, body, ...rest }: Sent<Operation>): Promise<Response> {
+  const { method = body === undefined ? "GET" : "POST", headers = {}, signal } = rest;
+  const isWrite = method === "POST";
+  return send({ baseUrl: location.origin, fetch: signedFetch }, addressOf(url, path, query), {
+    method,
+    headers: {
+      ...(body === undefined ? {} : { "content-type": "application/json" }),
+      ...(isWrite ? { "idempotency-key": randomName() } : {}),
+      ...headers,
+    },
+    ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+    ...(signal ? { signal } : {}),
+  });
+}
+
+/** Fills in the parts of a path in braces, and appends the query; a list becomes one parameter with commas. */
+export function addressOf(url: string, path: object = {}, query: object = {}): string {
+  const filled = url.replace(/\{(\w+)\}/g, (_, name: string) =>
+    encodeURIComponent(String((path as Record<string, unknown>)[name])),
+  );
+  const params = new URLSearchParams();
+  for (const [name, value] of Object.entries(query)) {
+    if (value === undefined || value === null || value === "") continue;
+    params.set(name, Array.isArray(value) ? value.join(",") : String(value));
+  }
+  return params.size === 0 ? filled : `${filled}?${params}`;
+}
+
+/** `fetch` in the name of who is signed in. */
+export async function signedFetch(input: RequestInfo | URL, init: RequestInit = {}): Promise<Response> {
+  const headers = new Headers(init.headers);
+  const token = consoleToken();
+  if (token !== undefined) headers.set(TOKEN_HEADER, token);
+  const response = await fetch(input, { ...init, headers, credentials: "same-origin" });
+  if (response.status === 401) leaveForSignIn();
+  return response;
+}
+
+/** Leaves for the sign-in page, which comes back here. Drafts are kept in the browser. */
+export function leaveForSignIn(): void {
+  if (location.pathname === "/login") return;
+  const next = location.pathname + location.search;
+  location.replace(next === "/" ? "/login" : `/login?next=${encodeURIComponent(next)}`);
+}
+
+/** Pages outside of a secure context have no `crypto.randomUUID`. */
+export function randomName(): string {
+  return Array.from(crypto.getRandomValues(new Uint32Array(4)), (part) => part.toString(36)).join("");
+}
+
+/** Returns what an error says. */
+export function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}

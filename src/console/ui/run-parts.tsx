@@ -1,0 +1,36 @@
+/** How runs and questions are shown wherever they are listed. */
+import type { JSX } from "preact";
+import type { QuestionStatus, RunStatus } from "../../client/http.ts";
+import { Badge, type Tone } from "./controls.tsx";
+
+const RUN: Readonly<Record<RunStatus, readonly [Tone, string]>> = {
+  queued: ["dim", "queued"],
+  running: ["busy", "running"],
+  waiting_for_approval: ["warn", "waits for approval"],
+  stopping: ["busy", "stopping"],
+  completed: ["good", "completed"],
+  failed: ["bad", "failed"],
+  cancelled: ["dim", "cancelled"],
+  interrupted: ["bad", "interrupted"],
+};
+
+export const RUN_STATUS_OPTIONS: readonly (readonly [RunStatus, string])[] = (
+  Object.entries(RUN) as [RunStatus, readonly [Tone, string]][]
+).map(([status, [, word]]) => [status, word]);
+
+export function RunBadge({ status }: { readonly status: RunStatus }): JSX.Element {
+  const [tone, word] = RUN[status];
+  return <Badge tone={tone}>{word}</Badge>;
+}
+
+const QUESTION: Readonly<Record<QuestionStatus, readonly [Tone, string]>> = {
+  open: ["warn", "waiting"],
+  answered: ["good", "answered"],
+  expired: ["dim", "expired"],
+  cancelled: ["dim", "cancelled"],
+};
+
+export function QuestionBadge({ status }: { readonly status: QuestionStatus }): JSX.Element {
+  const [tone, word] = QUESTION[status];
+  return <Badge tone={tone}>{word}</Badge>;
+}
