@@ -235,10 +235,11 @@ const publicFiles = {
   gateway: ["listen", "webhook-receiver"],
   telemetry: ["telemetry"],
   chat: ["run-chat", "run-json", "run-plain", "run-turn", "view/render-chat"],
-  cli: [],
+  cli: ["doctor/checks"],
   app: [
     "backup/archive",
     "backup/backup",
+    "backup/restore",
     "backup/scrub",
     "config-service",
     "home",
