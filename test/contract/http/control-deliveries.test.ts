@@ -1,12 +1,7 @@
 /** Webhook deliveries over the control API. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type {
-  Delivery,
-  FeedEvent,
-  ReplayResult,
-  WebhookResult,
-} from "../../../generated/http/client/types.gen.ts";
+import type { Delivery, FeedEvent, WebhookResult } from "../../../generated/http/client/types.gen.ts";
 import { list } from "../../harness/control.ts";
 import { post } from "../../harness/runs.ts";
 import { assertError, scenario } from "../../harness/scenario.ts";
