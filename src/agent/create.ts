@@ -1,5 +1,5 @@
 /** Composes the agent: its tools, commands, questions, MCP servers and background processes. */
-import { waitAtMost } from "../base/time.ts";
+import { type Clock, waitAtMost } from "../base/time.ts";
 import { Agent, Commands, type Command } from "./agent.ts";
 import { conversationCommands } from "./commands/conversation.ts";
 import { modelCommands } from "./commands/model.ts";
@@ -18,7 +18,7 @@ import { Grants } from "./question/grants.ts";
 import { Questions, type SecretKeeper } from "./question/questions.ts";
 import { joinTriggers, type LimitedKey, type RunTrigger } from "./run/run.ts";
 import { AttachedClients, VariableShares, type VariableSource } from "./session/session.ts";
-import { createBriefing, type Skills } from "./skills/skills.ts";
+import { brief, type Skills } from "./skills/skills.ts";
 import { SpawnTrees } from "./subagent/spawn-tree.ts";
 import type { Tool } from "./tool/tool.ts";
 import { createTools, type ToolOptions } from "./tools/catalog.ts";
@@ -179,4 +179,32 @@ function createCommands(options: CreateAgentOptions, reload: AgentServices["relo
 function describeServer({ name, status, tools, error }: McpStatus): string {
   if (status === "failed") return `${name}: failed (${error ?? "unknown"})`;
   return `${name}: ${status}, ${tools} tool${tools === 1 ? "" : "s"}`;
+}
+
+/** How long a directory's texts stay cached, so that successive runs read the disk once. */
+const FRESH_MS = 2_000;
+const MAX_DIRECTORIES = 100;
+
+interface CachedBriefing {
+  readonly atMs: number;
+  readonly texts: Promise<readonly string[]>;
+}
+
+/** Returns the function that describes a directory and its skills to a run. */
+function createBriefing(options: {
+  readonly skills: Skills;
+  /** Names of context files, such as AGENTS.md. */
+  readonly names: readonly string[];
+  readonly clock: Clock;
+}): (cwd: string) => Promise<readonly string[]> {
+  const cache = new Map<string, CachedBriefing>();
+  return (cwd) => {
+    const nowMs = options.clock.now();
+    const last = cache.get(cwd);
+    if (last && nowMs - last.atMs < FRESH_MS) return last.texts;
+    if (cache.size >= MAX_DIRECTORIES) cache.clear();
+    const texts = brief(cwd, options);
+    cache.set(cwd, { atMs: nowMs, texts });
+    return texts;
+  };
 }

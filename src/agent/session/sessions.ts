@@ -18,7 +18,8 @@ import {
 } from "./change.ts";
 import { listSessionRows, listSessions } from "./list.ts";
 import type { ListOptions, SessionPage, Reader } from "./queries.ts";
-import { textOf, type Message, type NumberedMessage } from "../engine.ts";
+import { textOf } from "./transcript.ts";
+import type { Message, NumberedMessage } from "../engine.ts";
 import {
   type SessionMode,
   changeSettings,

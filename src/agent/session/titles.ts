@@ -1,7 +1,8 @@
 import { headOf } from "../../base/text.ts";
 import { redact } from "../../base/observe.ts";
 import type { RunRow } from "../../store/schema/tables.ts";
-import { completeOnce, textOf, type Message } from "../engine.ts";
+import { completeOnce, type Message } from "../engine.ts";
+import { textOf } from "./transcript.ts";
 import { parseModel, DEMO_MODEL } from "../model.ts";
 import type { AgentDeps } from "../deps.ts";
 import { outputOf } from "../run/run.ts";

@@ -7,7 +7,6 @@ import { parse } from "yaml";
 import { isRecord, LruMap } from "../../base/data.ts";
 import { isInside } from "../../base/text.ts";
 import { readForeign, openForeign } from "../../base/system/own-files.ts";
-import type { Clock } from "../../base/time.ts";
 
 interface SkillsOptions {
   /** `<home>/skills`, searched after `folders`. */
@@ -328,35 +327,8 @@ export function bundledSkillsFolder(): string | undefined {
   );
 }
 
-/** How long a directory's texts stay cached, so that successive runs read the disk once. */
-const FRESH_MS = 2_000;
-const MAX_DIRECTORIES = 100;
-
-interface CachedBriefing {
-  readonly atMs: number;
-  readonly texts: Promise<readonly string[]>;
-}
-
-/** Returns a function that describes a directory and its skills: texts for a run's instructions. */
-export function createBriefing(options: {
-  readonly skills: Skills;
-  /** Names of context files, such as AGENTS.md. */
-  readonly names: readonly string[];
-  readonly clock: Clock;
-}): (cwd: string) => Promise<readonly string[]> {
-  const cache = new Map<string, CachedBriefing>();
-  return (cwd) => {
-    const nowMs = options.clock.now();
-    const last = cache.get(cwd);
-    if (last && nowMs - last.atMs < FRESH_MS) return last.texts;
-    if (cache.size >= MAX_DIRECTORIES) cache.clear();
-    const texts = brief(cwd, options);
-    cache.set(cwd, { atMs: nowMs, texts });
-    return texts;
-  };
-}
-
-async function brief(
+/** Describes a directory and its skills: texts for a run's instructions. */
+export async function brief(
   cwd: string,
   { skills, names }: { readonly skills: Skills; readonly names: readonly string[] },
 ): Promise<readonly string[]> {

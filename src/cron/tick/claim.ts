@@ -1,7 +1,7 @@
 import { createId } from "../../base/text.ts";
 import { type Log, redact } from "../../base/observe.ts";
 import { isRetryable, isUnavailable } from "../../store/tx/group.ts";
-import { leaseFor, UNLEASED } from "../../store/leases.ts";
+import { leaseFor, UNLEASED } from "../../store/tx/tx.ts";
 import type { Store, Tx } from "../../store/store.ts";
 import type { CronJobRow, OccurrenceRow } from "../../store/schema/tables.ts";
 import { toJob, type Job, formatSchedule, dueAtMs, REPAIR_MS, type Upcoming } from "../job/job.ts";

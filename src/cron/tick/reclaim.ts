@@ -1,6 +1,6 @@
 import type { Log } from "../../base/observe.ts";
 import { isUnavailable } from "../../store/tx/group.ts";
-import { leaseFor, UNLEASED } from "../../store/leases.ts";
+import { leaseFor, UNLEASED } from "../../store/tx/tx.ts";
 import type { Store, Tx } from "../../store/store.ts";
 import type { OccurrenceRow } from "../../store/schema/tables.ts";
 import { CLAIM_MS, type Claimed } from "./claim.ts";
