@@ -3,13 +3,7 @@ import { type Clock, waitAtMost } from "../base/time.ts";
 import { Agent, Commands, type Command } from "./agent.ts";
 import { conversationCommands } from "./commands/conversation.ts";
 import { modelCommands } from "./commands/model.ts";
-import {
-  createRunShell,
-  quickCommands,
-  serviceCommands,
-  skillCommands,
-  type QuickCommand,
-} from "./commands/service.ts";
+import { createRunShell, quickCommands, serviceCommands, type QuickCommand } from "./commands/service.ts";
 import { sessionCommands } from "./commands/session.ts";
 import type { AgentDeps } from "./deps.ts";
 import type { McpStatus } from "./mcp/connection.ts";
@@ -18,7 +12,7 @@ import { Grants } from "./question/grants.ts";
 import { Questions, type SecretKeeper } from "./question/questions.ts";
 import { joinTriggers, type LimitedKey, type RunTrigger } from "./run/run.ts";
 import { AttachedClients, VariableShares, type VariableSource } from "./session/session.ts";
-import { brief, type Skills } from "./skills/skills.ts";
+import { brief, skillCommands, type Skills } from "./skills/skills.ts";
 import { SpawnTrees } from "./subagent/spawn-tree.ts";
 import type { Tool } from "./tool/tool.ts";
 import { createTools, type ToolOptions } from "./tools/catalog.ts";
@@ -164,15 +158,17 @@ function createCommands(options: CreateAgentOptions, reload: AgentServices["relo
   const { version, skills, settings } = options;
   const skillsIn = async (cwd: string) => (await skills.list(cwd)).skills;
   const service = { version, reloadEnv: reload.env, reloadMcp: reload.mcp, skills: skillsIn };
+  const configured = quickCommands(options.quickCommands, createRunShell(options.envPassthrough));
   const commands: Commands = new Commands(
     () => conversationCommands,
     () => sessionCommands,
     () => modelCommands,
-    () => serviceCommands(service, () => commands),
+    () => ofService,
     () => options.commands,
-    () => quickCommands(options.quickCommands, createRunShell(options.envPassthrough)),
+    () => configured,
     async (cwd = settings.workspace) => skillCommands(await skillsIn(cwd)),
   );
+  const ofService = serviceCommands(service, () => commands);
   return commands;
 }
 

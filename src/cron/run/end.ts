@@ -18,8 +18,14 @@ import {
   type DeliveryPlan,
   readPlan,
 } from "./result.ts";
-import { toJob, type DeliveryStatus, formatSchedule, dueAtMs } from "../job/job.ts";
-import { changeOccurrence, recordJob } from "../feed.ts";
+import {
+  toJob,
+  type DeliveryStatus,
+  formatSchedule,
+  dueAtMs,
+  changeOccurrence,
+  recordJob,
+} from "../job/job.ts";
 import { isPlan, messagesOf, missedCountAt, type OccurrenceMessage } from "../queries.ts";
 import type { Outcome, RunTrigger } from "../../agent/run/run.ts";
 import type { ProviderFailure, RunUsage } from "../../../generated/http/client/types.gen.ts";

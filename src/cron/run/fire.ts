@@ -7,9 +7,15 @@ import { UNLEASED } from "../../store/tx/tx.ts";
 import type { Tx, Store } from "../../store/store.ts";
 import type { OccurrenceRow, RunRow } from "../../store/schema/tables.ts";
 import type { CronDeps, CronSettings } from "../deps.ts";
-import { jobToolsets, toolsetNames, type JobDefinition, zonedTime, type Timing } from "../job/job.ts";
+import {
+  jobToolsets,
+  toolsetNames,
+  type JobDefinition,
+  zonedTime,
+  type Timing,
+  changeOccurrence,
+} from "../job/job.ts";
 import type { Claimed } from "../tick/claim.ts";
-import { changeOccurrence } from "../feed.ts";
 import { endOccurrence, listOutputs, readOutput } from "./end.ts";
 import {
   clip,
