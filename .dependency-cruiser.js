@@ -167,6 +167,8 @@ const publicFiles = {
     "session/queries",
     "session/session",
     "session/sessions",
+    "session/titles",
+    "session/transcript",
     "skills/skills",
     "tool/tool",
     "usage/budgets",

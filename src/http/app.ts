@@ -26,7 +26,7 @@ import {
 import { Console } from "./console/console.ts";
 import type { HttpDeps } from "./deps.ts";
 import { Cors } from "./edge/access.ts";
-import { type Edge, type Handler, checkSource, requestIdOf, serve } from "./edge/serve.ts";
+import { type Edge, type Handler, answering, checkSource, requestIdOf } from "./edge/serve.ts";
 import { createLocalCalls, type LocalApi } from "./local.ts";
 import { getDetailedHealth } from "./meta/health.ts";
 import { type Handlers, onDemand, type Shared } from "./on-demand.ts";
@@ -126,10 +126,11 @@ function bindHttp(app: H3, deps: HttpDeps, shared: Shared): void {
     const names = operation.method === "GET" && !operation.sse ? ["GET", "HEAD"] : [operation.method];
     methods.set(route, [...(methods.get(route) ?? []), ...names]);
     const bound = { ...edge, id, operation, handler: handlers[id] as Handler };
+    const serve = answering(bound);
     const answer =
       id === "getRoot"
-        ? async (event: H3Event) => (await console.root(event, fallback)) ?? serve(event, bound)
-        : (event: H3Event) => serve(event, bound);
+        ? async (event: H3Event) => (await console.root(event, fallback)) ?? serve(event)
+        : serve;
     for (const name of names) app.on(name as "GET", route, answer);
   }
   console.mount(app, fallback);

@@ -1,6 +1,7 @@
 /** What the control API does with a session besides changing its settings. */
 import { formatModel } from "../../../agent/model.ts";
-import { textOf, type Message } from "../../../agent/engine.ts";
+import { textOf } from "../../../agent/session/transcript.ts";
+import type { Message } from "../../../agent/engine.ts";
 import { listMessages } from "../../../agent/session/queries.ts";
 import {
   checkSessionName,
