@@ -209,6 +209,11 @@ async function jsonBody(event: H3Event, body: JsonBody, deps: HttpDeps): Promise
   return value;
 }
 
+function readBytes(event: H3Event, { settings, clock }: HttpDeps): Promise<Uint8Array> {
+  const { maxBodyBytes: maxBytes, bodyTimeoutMs: timeoutMs } = settings;
+  return readBody(event, { maxBytes, timeoutMs, clock, settings: BODY_SETTINGS });
+}
+
 /** ServiceError `invalid_request` for a value that does not fit the schema of the body. */
 export function checkBody(
   { schema }: JsonBody,
