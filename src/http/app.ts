@@ -27,7 +27,7 @@ import { Console } from "./console/console.ts";
 import type { HttpDeps } from "./deps.ts";
 import { Cors } from "./edge/access.ts";
 import { type Edge, type Handler, answering, checkSource, requestIdOf } from "./edge/serve.ts";
-import { createLocalCalls, type LocalApi } from "./local.ts";
+import { createLocalCalls, createPerform, type LocalApi } from "./local.ts";
 import { getDetailedHealth } from "./meta/health.ts";
 import { type Handlers, onDemand, type Shared } from "./on-demand.ts";
 import {
@@ -58,10 +58,12 @@ export function createHttpApi(deps: HttpDeps): HttpApi {
   const logs = new LogRing();
   deps.log.copyTo?.(logs.write);
   const subscribers = new RunSubscribers(deps.settings.maxSubscribersPerRun);
-  bindHttp(app, deps, { subscribers, streams, logs, console: new Console(deps) });
+  const shared: Shared = { subscribers, streams, logs, console: new Console(deps) };
+  bindHttp(app, deps, shared);
   return {
     app,
     ...createLocalCalls((request) => app.fetch(request)),
+    perform: createPerform(handlers, deps, shared),
     follow: (filter, caller, signal) => followFeed({ filter, caller, signal }, deps, streams),
   };
 }

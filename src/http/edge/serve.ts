@@ -56,7 +56,7 @@ export interface Bound extends Edge {
 }
 
 /** A handler's answer without the types of its operation. */
-interface Result {
+export interface Result {
   readonly status: number;
   readonly headers?: Headers;
   readonly body?: unknown;
