@@ -122,7 +122,7 @@ function Unsent({ sessionId }: { readonly sessionId: string | undefined }): JSX.
     <>
       {mine.map(({ id, text }) => (
         <article key={id} class="message message-user message-unsent">
-          <h3 class="sr-only">You, not sent yet</h3>
+          <h2 class="sr-only">You, not sent yet</h2>
           <p class="message-text">{text}</p>
           <p class="message-origin">
             <Icon name="offline" /> Kept here, sent when the gateway answers
