@@ -47,7 +47,7 @@ const list = defineApiCommand({
   async run({ args }) {
     const query = {
       limit: toLimit(args.limit, MAX_LIMIT),
-      ...(args.status === undefined ? {} : { status: args.status as Run["status"] }),
+      ...(args.status === undefined ? {} : { status: [args.status as Run["status"]] }),
       ...(args.session === undefined ? {} : { session_id: args.session }),
       ...(args.after === undefined ? {} : { after: args.after }),
     };

@@ -16,6 +16,9 @@ export const ROUTES = {
   sessions: "/sessions",
   runs: "/runs",
   approvals: "/approvals",
+  platforms: "/platforms",
+  usage: "/usage",
+  logs: "/logs",
 } as const;
 
 export type RouteName = keyof typeof ROUTES;
@@ -27,6 +30,9 @@ export const PAGES: Readonly<Record<RouteName, PageLoader>> = {
   sessions: () => import("./sessions.tsx").then(({ SessionsPage }) => SessionsPage),
   runs: () => import("./runs.tsx").then(({ RunsPage }) => RunsPage),
   approvals: () => import("./approvals.tsx").then(({ ApprovalsPage }) => ApprovalsPage),
+  platforms: () => import("./platforms.tsx").then(({ PlatformsPage }) => PlatformsPage),
+  usage: () => import("./usage.tsx").then(({ UsagePage }) => UsagePage),
+  logs: () => import("./logs.tsx").then(({ LogsPage }) => LogsPage),
 };
 
 interface NavEntry {
@@ -44,4 +50,7 @@ export const NAVIGATION: readonly NavEntry[] = [
   { route: "approvals", href: "/approvals", label: "Approvals", icon: "approvals", key: "a" },
   { route: "runs", href: "/runs", label: "Runs", icon: "runs", key: "r" },
   { route: "sessions", href: "/sessions", label: "Sessions", icon: "sessions", key: "s" },
+  { route: "platforms", href: "/platforms", label: "Platforms", icon: "platforms", key: "p" },
+  { route: "usage", href: "/usage", label: "Usage", icon: "usage", key: "u" },
+  { route: "logs", href: "/logs", label: "Logs", icon: "logs", key: "l" },
 ];
