@@ -5,11 +5,12 @@ import type { Question } from "../client/http.ts";
 import { NAVIGATION, PAGES, ROUTES, type RouteName } from "./pages/routes.ts";
 import { address, matchRoute, navigate, type PageProps } from "./router.ts";
 import { connection, reconnectNow } from "./state/gateway.ts";
+import { me, signOut } from "./state/me.ts";
 import { chooseTheme, theme, type Theme } from "./state/preferences.ts";
 import { useList } from "./state/resources.ts";
 import { useStore } from "./state/store.ts";
 import { Button, Icon, IconButton, Loading, Problem, useNow } from "./ui/controls.tsx";
-import { Toasts } from "./ui/dialog.tsx";
+import { attempt, Toasts } from "./ui/dialog.tsx";
 import { relativeTime } from "./ui/format.ts";
 
 /** Entries of the bottom bar of a phone; the others are behind "More". */
@@ -135,6 +136,7 @@ function Rail({ current }: { readonly current: RouteName | undefined }): JSX.Ele
           <Icon name="docs" />
           <span>API reference</span>
         </a>
+        <SignOut />
         <ThemeSwitch />
       </div>
     </nav>
@@ -154,6 +156,22 @@ function WaitingCount(): JSX.Element | null {
       {count}
       <span class="sr-only"> waiting</span>
     </span>
+  );
+}
+
+/** The name of the key, and the way out. Nothing without a sign-in, where the gateway needs no key. */
+function SignOut(): JSX.Element | null {
+  const session = useStore(me, (value) => value);
+  if (!session?.auth_required) return null;
+  return (
+    <button
+      type="button"
+      title={`Signed in with the key ${session.key ?? ""}`}
+      onClick={() => attempt(signOut)}
+    >
+      <Icon name="signOut" />
+      <span>Sign out</span>
+    </button>
   );
 }
 
