@@ -1,13 +1,16 @@
 /** The frame of every page: rail or bottom bar, the banner of the connection, and the page itself. */
 import { Component, type ComponentChildren, type ComponentType, type JSX } from "preact";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
+import type { Question } from "../client/http.ts";
 import { NAVIGATION, PAGES, ROUTES, type RouteName } from "./pages/routes.ts";
 import { address, matchRoute, navigate, type PageProps } from "./router.ts";
 import { connection, reconnectNow } from "./state/gateway.ts";
+import { me, signOut } from "./state/me.ts";
 import { chooseTheme, theme, type Theme } from "./state/preferences.ts";
+import { useList } from "./state/resources.ts";
 import { useStore } from "./state/store.ts";
 import { Button, Icon, IconButton, Loading, Problem, useNow } from "./ui/controls.tsx";
-import { Toasts } from "./ui/dialog.tsx";
+import { attempt, Toasts } from "./ui/dialog.tsx";
 import { relativeTime } from "./ui/format.ts";
 
 /** Entries of the bottom bar of a phone; the others are behind "More". */
@@ -115,6 +118,7 @@ function Rail({ current }: { readonly current: RouteName | undefined }): JSX.Ele
             >
               <Icon name={icon} />
               <span>{label}</span>
+              {route === "approvals" ? <WaitingCount /> : null}
             </a>
           </li>
         ))}
@@ -132,9 +136,42 @@ function Rail({ current }: { readonly current: RouteName | undefined }): JSX.Ele
           <Icon name="docs" />
           <span>API reference</span>
         </a>
+        <SignOut />
         <ThemeSwitch />
       </div>
     </nav>
+  );
+}
+
+/** How many questions wait, in the rail and in the title of the browser's tab. */
+function WaitingCount(): JSX.Element | null {
+  const { items } = useList<Question>("/v1/questions", { status: "open" }, ["question"]);
+  const count = items.length;
+  useEffect(() => {
+    document.title = count === 0 ? "agentd" : `(${count}) agentd`;
+  }, [count]);
+  if (count === 0) return null;
+  return (
+    <span class="rail-count">
+      {count}
+      <span class="sr-only"> waiting</span>
+    </span>
+  );
+}
+
+/** The name of the key, and the way out. Nothing without a sign-in, where the gateway needs no key. */
+function SignOut(): JSX.Element | null {
+  const session = useStore(me, (value) => value);
+  if (!session?.auth_required) return null;
+  return (
+    <button
+      type="button"
+      title={`Signed in with the key ${session.key ?? ""}`}
+      onClick={() => attempt(signOut)}
+    >
+      <Icon name="signOut" />
+      <span>Sign out</span>
+    </button>
   );
 }
 

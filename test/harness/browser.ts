@@ -30,6 +30,8 @@ export interface ConsoleTest extends AsyncDisposable {
   request(path: string, init?: RequestInit): Promise<Response>;
   /** Another page of the same browser, watched as well. */
   newPage(): Promise<Page>;
+  /** The browser may write what fits this, such as a refusal that the test provokes. */
+  allow(message: RegExp): void;
   /** Kills the gateway. The page may complain that it does not reach it. */
   kill(): Promise<void>;
   /** Starts it again where it was. */
@@ -66,7 +68,7 @@ export async function startConsole(options: ConsoleOptions = {}): Promise<Consol
     baseURL: url,
   });
   const problems: string[] = [];
-  const state = { isDown: false };
+  const state: Watched = { isDown: false, allowed: [] };
   await watchRequests(context, url, problems);
   const newPage = async () => {
     const page = await context.newPage();
@@ -91,6 +93,7 @@ export async function startConsole(options: ConsoleOptions = {}): Promise<Consol
     problems,
     request,
     newPage,
+    allow: (message) => void state.allowed.push(message),
     open: async (path = "/chat/new") => {
       await page.goto(await signInLink(request, path));
       await page.waitForURL((address) => address.pathname !== "/login");
@@ -139,12 +142,18 @@ async function watchRequests(context: BrowserContext, url: string, problems: str
 const WHILE_DOWN =
   /ERR_CONNECTION_REFUSED|ERR_CONNECTION_RESET|ERR_EMPTY_RESPONSE|WebSocket connection to|ERR_INCOMPLETE/;
 
-function watchPage(page: Page, problems: string[], state: { readonly isDown: boolean }): void {
+interface Watched {
+  isDown: boolean;
+  readonly allowed: RegExp[];
+}
+
+function watchPage(page: Page, problems: string[], state: Watched): void {
   page.on("pageerror", (error) => problems.push(`an unhandled error: ${error.stack ?? error.message}`));
   page.on("console", (message) => {
     if (message.type() !== "error" && message.type() !== "warning") return;
     const text = message.text();
     if (state.isDown && WHILE_DOWN.test(text)) return;
+    if (state.allowed.some((pattern) => pattern.test(text))) return;
     problems.push(`in the console: ${text}`);
   });
 }

@@ -1,6 +1,6 @@
 /** Questions of the agent: approvals, choices, passwords and secrets. */
 import type { JSX } from "preact";
-import { useEffect, useId, useRef, useState } from "preact/hooks";
+import { useId, useRef, useState } from "preact/hooks";
 import type { QuestionAnswer } from "../../client/conversation/actions.ts";
 import type {
   ApprovalChoice,
@@ -45,13 +45,8 @@ interface CardProps {
 
 function Card({ title, question, children }: CardProps): JSX.Element {
   const id = useId();
-  const card = useRef<HTMLElement>(null);
-  useEffect(() => {
-    // The focus stays where a person types.
-    if (document.activeElement === document.body) card.current?.focus();
-  }, []);
   return (
-    <section class="question" aria-labelledby={id} role="group" tabIndex={-1} ref={card}>
+    <section class="question" aria-labelledby={id} role="group">
       <header class="question-header">
         <Icon
           name={question.kind === "approval" ? "approvals" : question.kind === "clarify" ? "chat" : "lock"}

@@ -1,4 +1,11 @@
-/** The pages of the console: their addresses, names, and where their code is. Each is a bundle of its own. */
+/**
+ * The pages of the console: their addresses, names, and where their code is. Each is a bundle of its own.
+ *
+ * A page is a pattern in ROUTES, a loader in PAGES and, when it stands in the rail, an entry in NAVIGATION. It draws a
+ * PageHeader and a `page-body`; reads lists by useList and single objects by useItem, with the topics of the feed that change
+ * them; keeps its filters in the address (ui/filters.tsx); writes by request() and calls refreshTopic() afterwards; and hides
+ * what the key may not do (useCan). pages/sessions.tsx is a whole example.
+ */
 import type { ComponentType } from "preact";
 import type { PageProps } from "../router.ts";
 import type { IconName } from "../ui/icons.ts";
