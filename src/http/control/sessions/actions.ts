@@ -9,7 +9,8 @@ import {
   nameOfId,
   type NewSession,
 } from "../../../agent/session/session.ts";
-import { branchSession, cleanTitle } from "../../../agent/session/sessions.ts";
+import { branchSession } from "../../../agent/session/sessions.ts";
+import { cleanTitle } from "../../../agent/session/titles.ts";
 import { ServiceError } from "../../../base/errors.ts";
 import { redact } from "../../../base/observe.ts";
 import { isSessionId } from "../../../base/text.ts";
