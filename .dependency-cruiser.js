@@ -241,11 +241,12 @@ const publicFiles = {
   gateway: ["listen", "webhook-receiver"],
   telemetry: ["telemetry"],
   chat: ["run-chat", "run-json", "run-plain", "run-turn", "view/render-chat"],
-  cli: [],
+  cli: ["doctor/checks"],
   console: [],
   app: [
     "backup/archive",
     "backup/backup",
+    "backup/restore",
     "backup/scrub",
     "command-api",
     "config-service",

@@ -671,7 +671,10 @@ export const schemas: SchemaMap = {
       "key.updated",
       "key.deleted",
       "config.updated",
+      "mcp.updated",
+      "service.started",
       "service.draining",
+      "service.stopped",
     ],
   },
   FeedSubscription: {

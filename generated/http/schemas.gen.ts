@@ -535,6 +535,7 @@ export const schemas: SchemaMap = {
       "ask_not_found",
       "question_not_found",
       "route_not_found",
+      "variable_not_found",
       "key_not_found",
       "grant_not_found",
       "delivery_not_found",
@@ -549,10 +550,12 @@ export const schemas: SchemaMap = {
       "session_busy",
       "ask_not_pending",
       "question_not_pending",
+      "session_exists",
       "route_exists",
       "route_is_static",
       "key_exists",
       "key_is_static",
+      "variable_is_static",
       "last_admin_key",
       "delivery_not_replayable",
       "receiver_disabled",
@@ -2103,6 +2106,18 @@ export const schemas: SchemaMap = {
       has_more: { type: "boolean" },
     },
   },
+  CreateSessionBody: {
+    type: "object",
+    additionalProperties: false,
+    properties: {
+      id: { type: ["string", "null"], minLength: 1, maxLength: 256 },
+      session_key: { type: ["string", "null"], minLength: 1, maxLength: 256 },
+      title: { type: ["string", "null"], maxLength: 512 },
+      model: { type: ["string", "null"], maxLength: 256 },
+      reasoning_effort: { oneOf: [{ $ref: "#/components/schemas/ReasoningEffort" }, { type: "null" }] },
+      cwd: { type: ["string", "null"], maxLength: 4096 },
+    },
+  },
   DeletedSession: {
     type: "object",
     required: ["id", "object", "deleted"],
@@ -2397,6 +2412,32 @@ export const schemas: SchemaMap = {
       jitter_seconds: { type: ["integer", "null"] },
       paused: { type: ["boolean", "null"] },
       paused_reason: { type: ["string", "null"] },
+    },
+  },
+  ImportJobsBody: {
+    type: "object",
+    required: ["jobs"],
+    additionalProperties: true,
+    properties: { jobs: { type: "array", maxItems: 1000, items: { type: "object", additionalProperties: true } } },
+  },
+  ImportedJob: {
+    type: "object",
+    required: ["id", "name", "outcome", "reason"],
+    properties: {
+      id: { type: "string" },
+      name: { type: "string" },
+      outcome: { type: "string", enum: ["imported", "exists", "over", "refused"] },
+      reason: { type: ["string", "null"] },
+    },
+  },
+  JobImport: {
+    type: "object",
+    required: ["object", "imported", "jobs", "problems"],
+    properties: {
+      object: { const: "agent.job.import" },
+      imported: { type: "integer", minimum: 0 },
+      jobs: { type: "array", items: { $ref: "#/components/schemas/ImportedJob" } },
+      problems: { type: "array", items: { type: "string" } },
     },
   },
   DeletedJob: {
@@ -2715,6 +2756,16 @@ export const schemas: SchemaMap = {
       first_id: { type: ["string", "null"] },
       last_id: { type: ["string", "null"] },
       has_more: { type: "boolean" },
+    },
+  },
+  SendMessageBody: {
+    type: "object",
+    required: ["target", "text"],
+    additionalProperties: false,
+    properties: {
+      target: { type: "string", minLength: 1, maxLength: 1024 },
+      text: { type: "string", minLength: 1, maxLength: 100000 },
+      extra: { type: ["object", "null"], additionalProperties: true },
     },
   },
   MessageIds: { type: "array", minItems: 1, maxItems: 1000, items: { type: "string", maxLength: 256 } },
@@ -3177,6 +3228,34 @@ export const schemas: SchemaMap = {
     },
   },
   ConfigSchema: { type: "object", additionalProperties: true },
+  Variable: {
+    type: "object",
+    required: ["object", "name", "is_set", "source", "used_by"],
+    properties: {
+      object: { const: "agent.variable" },
+      name: { type: "string" },
+      is_set: { type: "boolean" },
+      source: { oneOf: [{ type: "string", enum: ["process", "file"] }, { type: "null" }] },
+      used_by: { type: "array", items: { type: "string" } },
+    },
+  },
+  VariableList: {
+    type: "object",
+    required: ["object", "data", "first_id", "last_id", "has_more"],
+    properties: {
+      object: { const: "list" },
+      data: { type: "array", items: { $ref: "#/components/schemas/Variable" } },
+      first_id: { type: ["string", "null"] },
+      last_id: { type: ["string", "null"] },
+      has_more: { type: "boolean" },
+    },
+  },
+  PutVariableBody: {
+    type: "object",
+    required: ["value"],
+    additionalProperties: false,
+    properties: { value: { type: "string", minLength: 1, maxLength: 32768 } },
+  },
   KeyStatus: { type: "string", enum: ["active", "expired", "revoked"] },
   KeyScope: {
     type: "string",
@@ -3455,10 +3534,65 @@ export const schemas: SchemaMap = {
       grace_seconds: { type: "number" },
     },
   },
+  ReloadBody: {
+    type: "object",
+    additionalProperties: false,
+    properties: { what: { type: ["array", "null"], minItems: 1, items: { type: "string", enum: ["env", "config"] } } },
+  },
+  ReloadedVariables: { type: "object", required: ["changed"], properties: { changed: { type: "integer", minimum: 0 } } },
+  ReloadedConfig: {
+    type: "object",
+    required: ["applied", "restart_required"],
+    properties: {
+      applied: { type: "array", items: { type: "string" } },
+      restart_required: { type: "array", items: { type: "string" } },
+    },
+  },
+  ServiceReload: {
+    type: "object",
+    required: ["object", "env", "config"],
+    properties: {
+      object: { const: "agent.service.reload" },
+      env: { oneOf: [{ $ref: "#/components/schemas/ReloadedVariables" }, { type: "null" }] },
+      config: { oneOf: [{ $ref: "#/components/schemas/ReloadedConfig" }, { type: "null" }] },
+    },
+  },
+  DoctorFinding: {
+    type: "object",
+    required: ["name", "status", "detail", "fix"],
+    properties: {
+      name: { type: "string" },
+      status: { type: "string", enum: ["ok", "warn", "fail", "skip"] },
+      detail: { type: "string" },
+      fix: { type: ["string", "null"] },
+    },
+  },
+  Doctor: {
+    type: "object",
+    required: ["object", "status", "findings"],
+    properties: {
+      object: { const: "agent.doctor" },
+      status: { type: "string", enum: ["ok", "warn", "fail"] },
+      findings: { type: "array", items: { $ref: "#/components/schemas/DoctorFinding" } },
+    },
+  },
   BackupBody: {
     type: "object",
     additionalProperties: false,
     properties: { secrets: { type: "boolean" }, workspace: { type: "boolean" } },
+  },
+  BackupImport: {
+    type: "object",
+    required: ["object", "files", "version", "created_at", "database", "secrets", "omitted"],
+    properties: {
+      object: { const: "agent.backup.import" },
+      files: { type: "integer", minimum: 0 },
+      version: { type: "string" },
+      created_at: { type: "string" },
+      database: { type: "string", enum: ["copied", "absent", "elsewhere"] },
+      secrets: { type: "boolean" },
+      omitted: { type: "array", items: { type: "string" } },
+    },
   },
   RouteSource: { type: "string", enum: ["config", "subscription"] },
   RouteSecret: {
@@ -3751,6 +3885,35 @@ export const schemas: SchemaMap = {
       has_more: { type: "boolean" },
     },
   },
+  ReplayDeliveriesBody: {
+    type: "object",
+    required: ["route", "from"],
+    additionalProperties: false,
+    properties: {
+      route: { type: "string", minLength: 1, maxLength: 256 },
+      from: { type: "number", minimum: 0 },
+      to: { type: ["number", "null"], minimum: 0 },
+      status: { type: ["array", "null"], minItems: 1, items: { $ref: "#/components/schemas/DeliveryStatus" } },
+      limit: { type: ["integer", "null"], minimum: 1, maximum: 1000 },
+      after: { type: ["string", "null"], maxLength: 256 },
+    },
+  },
+  ReplayRefusal: {
+    type: "object",
+    required: ["id", "code"],
+    properties: { id: { type: "string" }, code: { $ref: "#/components/schemas/ErrorCode" } },
+  },
+  ReplayResult: {
+    type: "object",
+    required: ["matched", "replayed", "refused", "last_id", "has_more"],
+    properties: {
+      matched: { type: "integer", minimum: 0 },
+      replayed: { type: "integer", minimum: 0 },
+      refused: { type: "array", items: { $ref: "#/components/schemas/ReplayRefusal" } },
+      last_id: { type: ["string", "null"] },
+      has_more: { type: "boolean" },
+    },
+  },
   ReplayDeliveryBody: {
     type: "object",
     additionalProperties: false,
@@ -3788,7 +3951,10 @@ export const schemas: SchemaMap = {
       "key.updated",
       "key.deleted",
       "config.updated",
+      "mcp.updated",
+      "service.started",
       "service.draining",
+      "service.stopped",
     ],
   },
   FeedEvent: {
@@ -4702,6 +4868,7 @@ export interface SchemaTypes {
   SessionContext: T.SessionContext;
   Session: T.Session;
   SessionList: T.SessionList;
+  CreateSessionBody: T.CreateSessionBody;
   DeletedSession: T.DeletedSession;
   UpdateSessionBody: T.UpdateSessionBody;
   SessionAttachment: T.SessionAttachment;
@@ -4721,6 +4888,9 @@ export interface SchemaTypes {
   BrokenJob: T.BrokenJob;
   JobList: T.JobList;
   CreateJobBody: T.CreateJobBody;
+  ImportJobsBody: T.ImportJobsBody;
+  ImportedJob: T.ImportedJob;
+  JobImport: T.JobImport;
   DeletedJob: T.DeletedJob;
   UpdateJobBody: T.UpdateJobBody;
   PauseJobBody: T.PauseJobBody;
@@ -4744,6 +4914,7 @@ export interface SchemaTypes {
   MessageAttempt: T.MessageAttempt;
   Message: T.Message;
   MessageList: T.MessageList;
+  SendMessageBody: T.SendMessageBody;
   MessageIds: T.MessageIds;
   OpenStatuses: T.OpenStatuses;
   BulkLimit: T.BulkLimit;
@@ -4789,6 +4960,9 @@ export interface SchemaTypes {
   ConfigPatch: T.ConfigPatch;
   ConfigChange: T.ConfigChange;
   ConfigSchema: T.ConfigSchema;
+  Variable: T.Variable;
+  VariableList: T.VariableList;
+  PutVariableBody: T.PutVariableBody;
   KeyStatus: T.KeyStatus;
   KeyScope: T.KeyScope;
   KeySource: T.KeySource;
@@ -4813,7 +4987,14 @@ export interface SchemaTypes {
   LogList: T.LogList;
   DrainBody: T.DrainBody;
   ServiceState: T.ServiceState;
+  ReloadBody: T.ReloadBody;
+  ReloadedVariables: T.ReloadedVariables;
+  ReloadedConfig: T.ReloadedConfig;
+  ServiceReload: T.ServiceReload;
+  DoctorFinding: T.DoctorFinding;
+  Doctor: T.Doctor;
   BackupBody: T.BackupBody;
+  BackupImport: T.BackupImport;
   RouteSource: T.RouteSource;
   RouteSecret: T.RouteSecret;
   Route: T.Route;
@@ -4830,6 +5011,9 @@ export interface SchemaTypes {
   DeliveryStatus: T.DeliveryStatus;
   Delivery: T.Delivery;
   DeliveryList: T.DeliveryList;
+  ReplayDeliveriesBody: T.ReplayDeliveriesBody;
+  ReplayRefusal: T.ReplayRefusal;
+  ReplayResult: T.ReplayResult;
   ReplayDeliveryBody: T.ReplayDeliveryBody;
   FeedEventType: T.FeedEventType;
   FeedEvent: T.FeedEvent;

@@ -116,6 +116,7 @@ td:empty{display:none}
 <p><a href="#tag-sessions"><span>Sessions</span></a></p>
 <ul>
 <li><a href="#operation-list-sessions"><b class="badge get">GET</b> <span>List sessions, newest first</span></a></li>
+<li><a href="#operation-create-session"><b class="badge post">POST</b> <span>Create an empty session</span></a></li>
 <li><a href="#operation-get-session"><b class="badge get">GET</b> <span>Get a session</span></a></li>
 <li><a href="#operation-delete-session"><b class="badge delete">DELETE</b> <span>Delete a session</span></a></li>
 <li><a href="#operation-update-session"><b class="badge patch">PATCH</b> <span>Change a session</span></a></li>
@@ -138,6 +139,7 @@ td:empty{display:none}
 <ul>
 <li><a href="#operation-list-jobs"><b class="badge get">GET</b> <span>List scheduled jobs, newest first</span></a></li>
 <li><a href="#operation-create-job"><b class="badge post">POST</b> <span>Create a scheduled job</span></a></li>
+<li><a href="#operation-import-jobs"><b class="badge post">POST</b> <span>Import jobs of another service</span></a></li>
 <li><a href="#operation-get-job"><b class="badge get">GET</b> <span>Get a scheduled job</span></a></li>
 <li><a href="#operation-delete-job"><b class="badge delete">DELETE</b> <span>Delete a scheduled job</span></a></li>
 <li><a href="#operation-update-job"><b class="badge patch">PATCH</b> <span>Change a scheduled job</span></a></li>
@@ -154,6 +156,7 @@ td:empty{display:none}
 <p><a href="#tag-outbox"><span>Outbox</span></a></p>
 <ul>
 <li><a href="#operation-list-messages"><b class="badge get">GET</b> <span>List outbound messages, newest first</span></a></li>
+<li><a href="#operation-send-message"><b class="badge post">POST</b> <span>Send a message</span></a></li>
 <li><a href="#operation-retry-messages"><b class="badge post">POST</b> <span>Retry many messages</span></a></li>
 <li><a href="#operation-drop-messages"><b class="badge post">POST</b> <span>Drop many messages</span></a></li>
 <li><a href="#operation-get-message"><b class="badge get">GET</b> <span>Get an outbound message</span></a></li>
@@ -176,6 +179,7 @@ td:empty{display:none}
 <li><a href="#operation-rotate-route-secret"><b class="badge post">POST</b> <span>Replace the secret of a webhook route</span></a></li>
 <li><a href="#operation-test-route"><b class="badge post">POST</b> <span>Test a webhook route</span></a></li>
 <li><a href="#operation-list-deliveries"><b class="badge get">GET</b> <span>List webhook deliveries, newest first</span></a></li>
+<li><a href="#operation-replay-deliveries"><b class="badge post">POST</b> <span>Replay the deliveries of a time</span></a></li>
 <li><a href="#operation-get-delivery"><b class="badge get">GET</b> <span>Get a webhook delivery</span></a></li>
 <li><a href="#operation-replay-delivery"><b class="badge post">POST</b> <span>Replay a webhook delivery</span></a></li>
 </ul>
@@ -184,6 +188,9 @@ td:empty{display:none}
 <li><a href="#operation-get-config"><b class="badge get">GET</b> <span>Get the configuration</span></a></li>
 <li><a href="#operation-update-config"><b class="badge patch">PATCH</b> <span>Change the configuration file</span></a></li>
 <li><a href="#operation-get-config-schema"><b class="badge get">GET</b> <span>Get the schema of the configuration</span></a></li>
+<li><a href="#operation-list-variables"><b class="badge get">GET</b> <span>List variables</span></a></li>
+<li><a href="#operation-put-variable"><b class="badge put">PUT</b> <span>Set a variable</span></a></li>
+<li><a href="#operation-delete-variable"><b class="badge delete">DELETE</b> <span>Delete a variable</span></a></li>
 </ul>
 <p><a href="#tag-keys"><span>Keys</span></a></p>
 <ul>
@@ -198,7 +205,10 @@ td:empty{display:none}
 <ul>
 <li><a href="#operation-list-logs"><b class="badge get">GET</b> <span>List the newest lines of the log</span></a></li>
 <li><a href="#operation-drain-service"><b class="badge post">POST</b> <span>Drain this server</span></a></li>
+<li><a href="#operation-reload-service"><b class="badge post">POST</b> <span>Reload the configuration</span></a></li>
+<li><a href="#operation-get-doctor"><b class="badge get">GET</b> <span>Check the installation</span></a></li>
 <li><a href="#operation-create-backup"><b class="badge post">POST</b> <span>Download a backup</span></a></li>
+<li><a href="#operation-import-backup"><b class="badge post">POST</b> <span>Restore a backup</span></a></li>
 </ul>
 <p><a href="#tag-usage"><span>Usage</span></a></p>
 <ul>
@@ -274,6 +284,7 @@ td:empty{display:none}
 <li><a href="#schema-ask-choice"><span>AskChoice</span></a></li>
 <li><a href="#schema-background-complete-event"><span>BackgroundCompleteEvent</span></a></li>
 <li><a href="#schema-backup-body"><span>BackupBody</span></a></li>
+<li><a href="#schema-backup-import"><span>BackupImport</span></a></li>
 <li><a href="#schema-broken-job"><span>BrokenJob</span></a></li>
 <li><a href="#schema-budget"><span>Budget</span></a></li>
 <li><a href="#schema-budget-list"><span>BudgetList</span></a></li>
@@ -332,6 +343,7 @@ td:empty{display:none}
 <li><a href="#schema-create-response-request"><span>CreateResponseRequest</span></a></li>
 <li><a href="#schema-create-route-body"><span>CreateRouteBody</span></a></li>
 <li><a href="#schema-create-run-request"><span>CreateRunRequest</span></a></li>
+<li><a href="#schema-create-session-body"><span>CreateSessionBody</span></a></li>
 <li><a href="#schema-deleted-grant"><span>DeletedGrant</span></a></li>
 <li><a href="#schema-deleted-job"><span>DeletedJob</span></a></li>
 <li><a href="#schema-deleted-key"><span>DeletedKey</span></a></li>
@@ -347,6 +359,8 @@ td:empty{display:none}
 <li><a href="#schema-detect-providers-body"><span>DetectProvidersBody</span></a></li>
 <li><a href="#schema-detected-provider"><span>DetectedProvider</span></a></li>
 <li><a href="#schema-detected-providers"><span>DetectedProviders</span></a></li>
+<li><a href="#schema-doctor"><span>Doctor</span></a></li>
+<li><a href="#schema-doctor-finding"><span>DoctorFinding</span></a></li>
 <li><a href="#schema-drain-body"><span>DrainBody</span></a></li>
 <li><a href="#schema-drop-messages-body"><span>DropMessagesBody</span></a></li>
 <li><a href="#schema-due-job"><span>DueJob</span></a></li>
@@ -376,12 +390,15 @@ td:empty{display:none}
 <li><a href="#schema-health-check"><span>HealthCheck</span></a></li>
 <li><a href="#schema-image-part"><span>ImagePart</span></a></li>
 <li><a href="#schema-image-url"><span>ImageUrl</span></a></li>
+<li><a href="#schema-import-jobs-body"><span>ImportJobsBody</span></a></li>
+<li><a href="#schema-imported-job"><span>ImportedJob</span></a></li>
 <li><a href="#schema-input-file-part"><span>InputFilePart</span></a></li>
 <li><a href="#schema-input-image-part"><span>InputImagePart</span></a></li>
 <li><a href="#schema-input-item"><span>InputItem</span></a></li>
 <li><a href="#schema-input-text-part"><span>InputTextPart</span></a></li>
 <li><a href="#schema-item-status"><span>ItemStatus</span></a></li>
 <li><a href="#schema-job"><span>Job</span></a></li>
+<li><a href="#schema-job-import"><span>JobImport</span></a></li>
 <li><a href="#schema-job-last-status"><span>JobLastStatus</span></a></li>
 <li><a href="#schema-job-list"><span>JobList</span></a></li>
 <li><a href="#schema-job-repeat"><span>JobRepeat</span></a></li>
@@ -446,6 +463,7 @@ td:empty{display:none}
 <li><a href="#schema-provider-failure"><span>ProviderFailure</span></a></li>
 <li><a href="#schema-provider-list"><span>ProviderList</span></a></li>
 <li><a href="#schema-provider-model"><span>ProviderModel</span></a></li>
+<li><a href="#schema-put-variable-body"><span>PutVariableBody</span></a></li>
 <li><a href="#schema-question"><span>Question</span></a></li>
 <li><a href="#schema-question-answer"><span>QuestionAnswer</span></a></li>
 <li><a href="#schema-question-kind"><span>QuestionKind</span></a></li>
@@ -456,8 +474,14 @@ td:empty{display:none}
 <li><a href="#schema-reasoning-effort"><span>ReasoningEffort</span></a></li>
 <li><a href="#schema-reasoning-item"><span>ReasoningItem</span></a></li>
 <li><a href="#schema-refusal-part"><span>RefusalPart</span></a></li>
+<li><a href="#schema-reload-body"><span>ReloadBody</span></a></li>
 <li><a href="#schema-reload-mcp-body"><span>ReloadMcpBody</span></a></li>
+<li><a href="#schema-reloaded-config"><span>ReloadedConfig</span></a></li>
+<li><a href="#schema-reloaded-variables"><span>ReloadedVariables</span></a></li>
+<li><a href="#schema-replay-deliveries-body"><span>ReplayDeliveriesBody</span></a></li>
 <li><a href="#schema-replay-delivery-body"><span>ReplayDeliveryBody</span></a></li>
+<li><a href="#schema-replay-refusal"><span>ReplayRefusal</span></a></li>
+<li><a href="#schema-replay-result"><span>ReplayResult</span></a></li>
 <li><a href="#schema-required-action"><span>RequiredAction</span></a></li>
 <li><a href="#schema-response-completed-event"><span>ResponseCompletedEvent</span></a></li>
 <li><a href="#schema-response-content-part-added-event"><span>ResponseContentPartAddedEvent</span></a></li>
@@ -526,6 +550,8 @@ td:empty{display:none}
 <li><a href="#schema-secret-expired-event"><span>SecretExpiredEvent</span></a></li>
 <li><a href="#schema-secret-request-event"><span>SecretRequestEvent</span></a></li>
 <li><a href="#schema-secret-responded-event"><span>SecretRespondedEvent</span></a></li>
+<li><a href="#schema-send-message-body"><span>SendMessageBody</span></a></li>
+<li><a href="#schema-service-reload"><span>ServiceReload</span></a></li>
 <li><a href="#schema-service-state"><span>ServiceState</span></a></li>
 <li><a href="#schema-session"><span>Session</span></a></li>
 <li><a href="#schema-session-attachment"><span>SessionAttachment</span></a></li>
@@ -587,6 +613,8 @@ td:empty{display:none}
 <li><a href="#schema-usage-bucket-list"><span>UsageBucketList</span></a></li>
 <li><a href="#schema-usage-result"><span>UsageResult</span></a></li>
 <li><a href="#schema-usage-updated-event"><span>UsageUpdatedEvent</span></a></li>
+<li><a href="#schema-variable"><span>Variable</span></a></li>
+<li><a href="#schema-variable-list"><span>VariableList</span></a></li>
 <li><a href="#schema-webhook"><span>Webhook</span></a></li>
 <li><a href="#schema-webhook-event"><span>WebhookEvent</span></a></li>
 <li><a href="#schema-webhook-event-data"><span>WebhookEventData</span></a></li>
@@ -613,15 +641,15 @@ td:empty{display:none}
 <table class="c2">
 <thead><tr><th scope="col">Scope</th><th scope="col">Operations</th></tr></thead>
 <tbody>
-<tr><td><code>admin</code></td><td><a href="#operation-detect-providers">detectProviders</a>, <a href="#operation-reload-mcp">reloadMcp</a>, <a href="#operation-update-config">updateConfig</a>, <a href="#operation-list-keys">listKeys</a>, <a href="#operation-create-key">createKey</a>, <a href="#operation-get-key">getKey</a>, <a href="#operation-delete-key">deleteKey</a>, <a href="#operation-update-key">updateKey</a>, <a href="#operation-rotate-key">rotateKey</a>, <a href="#operation-list-logs">listLogs</a>, <a href="#operation-drain-service">drainService</a>, <a href="#operation-create-backup">createBackup</a></td></tr>
+<tr><td><code>admin</code></td><td><a href="#operation-detect-providers">detectProviders</a>, <a href="#operation-reload-mcp">reloadMcp</a>, <a href="#operation-update-config">updateConfig</a>, <a href="#operation-list-variables">listVariables</a>, <a href="#operation-put-variable">putVariable</a>, <a href="#operation-delete-variable">deleteVariable</a>, <a href="#operation-list-keys">listKeys</a>, <a href="#operation-create-key">createKey</a>, <a href="#operation-get-key">getKey</a>, <a href="#operation-delete-key">deleteKey</a>, <a href="#operation-update-key">updateKey</a>, <a href="#operation-rotate-key">rotateKey</a>, <a href="#operation-list-logs">listLogs</a>, <a href="#operation-drain-service">drainService</a>, <a href="#operation-reload-service">reloadService</a>, <a href="#operation-get-doctor">getDoctor</a>, <a href="#operation-create-backup">createBackup</a>, <a href="#operation-import-backup">importBackup</a></td></tr>
 <tr><td><code>approvals</code></td><td><a href="#operation-resolve-run-approval">resolveRunApproval</a>, <a href="#operation-answer-question">answerQuestion</a>, <a href="#operation-delete-grant">deleteGrant</a></td></tr>
 <tr><td><code>chat</code></td><td><a href="#operation-create-chat-completion">createChatCompletion</a>, <a href="#operation-create-response">createResponse</a>, <a href="#operation-delete-response">deleteResponse</a>, <a href="#operation-cancel-response">cancelResponse</a></td></tr>
-<tr><td><code>jobs</code></td><td><a href="#operation-create-job">createJob</a>, <a href="#operation-delete-job">deleteJob</a>, <a href="#operation-update-job">updateJob</a>, <a href="#operation-pause-job">pauseJob</a>, <a href="#operation-resume-job">resumeJob</a>, <a href="#operation-run-job">runJob</a></td></tr>
-<tr><td><code>messages</code></td><td><a href="#operation-retry-messages">retryMessages</a>, <a href="#operation-drop-messages">dropMessages</a>, <a href="#operation-retry-message">retryMessage</a>, <a href="#operation-drop-message">dropMessage</a>, <a href="#operation-test-platform">testPlatform</a></td></tr>
+<tr><td><code>jobs</code></td><td><a href="#operation-create-job">createJob</a>, <a href="#operation-import-jobs">importJobs</a>, <a href="#operation-delete-job">deleteJob</a>, <a href="#operation-update-job">updateJob</a>, <a href="#operation-pause-job">pauseJob</a>, <a href="#operation-resume-job">resumeJob</a>, <a href="#operation-run-job">runJob</a></td></tr>
+<tr><td><code>messages</code></td><td><a href="#operation-send-message">sendMessage</a>, <a href="#operation-retry-messages">retryMessages</a>, <a href="#operation-drop-messages">dropMessages</a>, <a href="#operation-retry-message">retryMessage</a>, <a href="#operation-drop-message">dropMessage</a>, <a href="#operation-test-platform">testPlatform</a></td></tr>
 <tr><td><code>read</code></td><td><a href="#operation-get-response">getResponse</a>, <a href="#operation-list-response-input-items">listResponseInputItems</a>, <a href="#operation-list-runs">listRuns</a>, <a href="#operation-get-run">getRun</a>, <a href="#operation-stream-run-events">streamRunEvents</a>, <a href="#operation-list-sessions">listSessions</a>, <a href="#operation-get-session">getSession</a>, <a href="#operation-list-session-messages">listSessionMessages</a>, <a href="#operation-list-questions">listQuestions</a>, <a href="#operation-get-question">getQuestion</a>, <a href="#operation-list-jobs">listJobs</a>, <a href="#operation-get-job">getJob</a>, <a href="#operation-list-job-times">listJobTimes</a>, <a href="#operation-list-occurrences">listOccurrences</a>, <a href="#operation-get-occurrence">getOccurrence</a>, <a href="#operation-get-occurrence-output">getOccurrenceOutput</a>, <a href="#operation-get-calendar">getCalendar</a>, <a href="#operation-get-scheduler">getScheduler</a>, <a href="#operation-list-messages">listMessages</a>, <a href="#operation-get-message">getMessage</a>, <a href="#operation-get-usage">getUsage</a>, <a href="#operation-list-budgets">listBudgets</a>, <a href="#operation-list-prices">listPrices</a>, <a href="#operation-list-providers">listProviders</a>, <a href="#operation-list-skills">listSkills</a>, <a href="#operation-get-skill">getSkill</a>, <a href="#operation-list-toolsets">listToolsets</a>, <a href="#operation-list-tools">listTools</a>, <a href="#operation-list-mcp-servers">listMcpServers</a>, <a href="#operation-list-platforms">listPlatforms</a>, <a href="#operation-get-platform">getPlatform</a>, <a href="#operation-get-config">getConfig</a>, <a href="#operation-get-config-schema">getConfigSchema</a>, <a href="#operation-export-session">exportSession</a>, <a href="#operation-stream-session-events">streamSessionEvents</a>, <a href="#operation-list-grants">listGrants</a>, <a href="#operation-list-routes">listRoutes</a>, <a href="#operation-get-route">getRoute</a>, <a href="#operation-list-deliveries">listDeliveries</a>, <a href="#operation-get-delivery">getDelivery</a>, <a href="#operation-stream-events">streamEvents</a>, <a href="#operation-get-detailed-health">getDetailedHealth</a>, <a href="#operation-get-metrics">getMetrics</a></td></tr>
 <tr><td><code>runs</code></td><td><a href="#operation-create-run">createRun</a>, <a href="#operation-steer-run">steerRun</a>, <a href="#operation-stop-run">stopRun</a>, <a href="#operation-test-model">testModel</a></td></tr>
-<tr><td><code>sessions</code></td><td><a href="#operation-delete-session">deleteSession</a>, <a href="#operation-update-session">updateSession</a>, <a href="#operation-fork-session">forkSession</a>, <a href="#operation-compress-session">compressSession</a>, <a href="#operation-undo-session">undoSession</a></td></tr>
-<tr><td><code>webhooks</code></td><td><a href="#operation-create-route">createRoute</a>, <a href="#operation-delete-route">deleteRoute</a>, <a href="#operation-update-route">updateRoute</a>, <a href="#operation-rotate-route-secret">rotateRouteSecret</a>, <a href="#operation-test-route">testRoute</a>, <a href="#operation-replay-delivery">replayDelivery</a></td></tr>
+<tr><td><code>sessions</code></td><td><a href="#operation-create-session">createSession</a>, <a href="#operation-delete-session">deleteSession</a>, <a href="#operation-update-session">updateSession</a>, <a href="#operation-fork-session">forkSession</a>, <a href="#operation-compress-session">compressSession</a>, <a href="#operation-undo-session">undoSession</a></td></tr>
+<tr><td><code>webhooks</code></td><td><a href="#operation-create-route">createRoute</a>, <a href="#operation-delete-route">deleteRoute</a>, <a href="#operation-update-route">updateRoute</a>, <a href="#operation-rotate-route-secret">rotateRouteSecret</a>, <a href="#operation-test-route">testRoute</a>, <a href="#operation-replay-deliveries">replayDeliveries</a>, <a href="#operation-replay-delivery">replayDelivery</a></td></tr>
 </tbody>
 </table>
 <p>No key is needed for <a href="#operation-get-health">getHealth</a>, <a href="#operation-get-health-v1">getHealthV1</a>, <a href="#operation-create-console-session">createConsoleSession</a>, <a href="#operation-get-root">getRoot</a>, <a href="#operation-get-open-api">getOpenApi</a>, <a href="#operation-get-docs">getDocs</a>.</p>
@@ -1393,7 +1421,7 @@ td:empty{display:none}
 </section>
 <section id="tag-sessions">
 <h2><a href="#tag-sessions">Sessions</a></h2>
-<p>Saved conversations: list, read, change and delete them.</p>
+<p>Saved conversations: create, list, read, change and delete them.</p>
 <section id="operation-list-sessions" class="entry">
 <h3><a href="#operation-list-sessions"><b class="badge get">GET</b> <code>/v1/sessions</code></a></h3>
 <p>List sessions, newest first</p>
@@ -1435,6 +1463,61 @@ td:empty{display:none}
 <h4><a href="#operation-list-sessions-example">Example</a></h4>
 <pre tabindex="0"><code>curl http://127.0.0.1:8642/v1/sessions \\
   -H &quot;Authorization: Bearer $API_SERVER_KEY&quot;</code></pre>
+</section>
+</section>
+<section id="operation-create-session" class="entry">
+<h3><a href="#operation-create-session"><b class="badge post">POST</b> <code>/v1/sessions</code></a></h3>
+<p>Create an empty session</p>
+<p>Requests that name it in <code>X-Agent-Session-Id</code>, or its key in <code>X-Agent-Session-Key</code>, continue it. An id that is taken: 409 <code>session_exists</code>.</p>
+<p>Operation <code>createSession</code>. Needs a key with the scope <code>sessions</code>.</p>
+<section id="operation-create-session-parameters">
+<h4><a href="#operation-create-session-parameters">Parameters</a></h4>
+<table class="c4">
+<thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>Idempotency-Key</code></td><td>header</td><td>string</td><td>1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or joins the first request while it is in progress. The same key with a different request returns 409. 1 to 255 characters; matches <code>^[\\x21-\\x7e]+$</code>.</td></tr>
+<tr><td><code>dry_run</code></td><td>query</td><td>boolean</td><td>True validates the request and returns the result, but stores and sends nothing. Default <code>false</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-create-session-request-body">
+<h4><a href="#operation-create-session-request-body">Request body</a></h4>
+<p><code>application/json</code>, required: <a href="#schema-create-session-body">CreateSessionBody</a>.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>id</code></td><td>string or null</td><td>As <code>X-Agent-Session-Id</code> takes it. Null: a new one. 1 to 256 characters.</td></tr>
+<tr><td><code>session_key</code></td><td>string or null</td><td>Your name for the conversation, as <code>X-Agent-Session-Key</code> takes it. 1 to 256 characters.</td></tr>
+<tr><td><code>title</code></td><td>string or null</td><td>At most 120 characters. At most 512 characters.</td></tr>
+<tr><td><code>model</code></td><td>string or null</td><td><code>provider:model</code> or <code>model</code>. At most 256 characters.</td></tr>
+<tr><td><code>reasoning_effort</code></td><td><a href="#schema-reasoning-effort">ReasoningEffort</a> or null</td><td></td></tr>
+<tr><td><code>cwd</code></td><td>string or null</td><td>An existing folder, absolute, inside agent.workspace or agent.workspace_roots; with the scope admin any folder. At most 4096 characters.</td></tr>
+</tbody>
+</table>
+<p>Other fields are refused.</p>
+</section>
+<section id="operation-create-session-responses">
+<h4><a href="#operation-create-session-responses">Responses</a></h4>
+<table class="c3 status">
+<thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>201</code></td><td><a href="#schema-session">Session</a></td><td>The session. Headers: <code>ETag</code> (Version of the fields that clients can change. Send it as <code>If-Match</code> with a change.), <code>Location</code>, <code>X-Agent-Dry-Run</code> (<code>true</code>: nothing was stored or sent.), <code>Idempotency-Replayed</code>.</td></tr>
+<tr><td><code>400</code>, <code>403</code>, <code>408</code>, <code>409</code>, <code>413</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
+<tr><td><code>415</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The body is not JSON, or it is compressed. In the latter case <code>Accept-Encoding</code> is <code>identity</code>. Headers: <code>Accept-Encoding</code>.</td></tr>
+<tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-create-session-example">
+<h4><a href="#operation-create-session-example">Example</a></h4>
+<pre tabindex="0"><code>curl -X POST http://127.0.0.1:8642/v1/sessions \\
+  -H &quot;Authorization: Bearer $API_SERVER_KEY&quot; \\
+  -H &quot;Content-Type: application/json&quot; \\
+  -d &#39;{
+  &quot;title&quot;: &quot;release notes&quot;
+}&#39;</code></pre>
 </section>
 </section>
 <section id="operation-get-session" class="entry">
@@ -2191,6 +2274,63 @@ td:empty{display:none}
 }&#39;</code></pre>
 </section>
 </section>
+<section id="operation-import-jobs" class="entry">
+<h3><a href="#operation-import-jobs"><b class="badge post">POST</b> <code>/v1/jobs/import</code></a></h3>
+<p>Import jobs of another service</p>
+<p>Creates a job from each usable entry of a <code>jobs.json</code>, under its id: an id that exists stays unchanged, so a second import adds nothing. An entry that cannot be used does not stop the others. At most 1,000 entries.</p>
+<p>Operation <code>importJobs</code>. Needs a key with the scope <code>jobs</code>.</p>
+<section id="operation-import-jobs-parameters">
+<h4><a href="#operation-import-jobs-parameters">Parameters</a></h4>
+<table class="c4">
+<thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>Idempotency-Key</code></td><td>header</td><td>string</td><td>1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or joins the first request while it is in progress. The same key with a different request returns 409. 1 to 255 characters; matches <code>^[\\x21-\\x7e]+$</code>.</td></tr>
+<tr><td><code>dry_run</code></td><td>query</td><td>boolean</td><td>True validates the request and returns the result, but stores and sends nothing. Default <code>false</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-import-jobs-request-body">
+<h4><a href="#operation-import-jobs-request-body">Request body</a></h4>
+<p><code>application/json</code>, required: <a href="#schema-import-jobs-body">ImportJobsBody</a>.</p>
+<p>The content of a <code>jobs.json</code>. Other fields are ignored.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>jobs</code></td><td>array of object</td><td>Required. Jobs as other services keep them: <code>id</code>, <code>name</code>, <code>prompt</code>, <code>schedule</code>, <code>deliver</code> and so on. At most 1000 items.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-import-jobs-responses">
+<h4><a href="#operation-import-jobs-responses">Responses</a></h4>
+<table class="c3 status">
+<thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>200</code></td><td><a href="#schema-job-import">JobImport</a></td><td>Outcome of each entry. Headers: <code>X-Agent-Dry-Run</code> (<code>true</code>: nothing was stored or sent.), <code>Idempotency-Replayed</code>.</td></tr>
+<tr><td><code>400</code>, <code>403</code>, <code>408</code>, <code>409</code>, <code>413</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
+<tr><td><code>415</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The body is not JSON, or it is compressed. In the latter case <code>Accept-Encoding</code> is <code>identity</code>. Headers: <code>Accept-Encoding</code>.</td></tr>
+<tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-import-jobs-example">
+<h4><a href="#operation-import-jobs-example">Example</a></h4>
+<pre tabindex="0"><code>curl -X POST http://127.0.0.1:8642/v1/jobs/import \\
+  -H &quot;Authorization: Bearer $API_SERVER_KEY&quot; \\
+  -H &quot;Content-Type: application/json&quot; \\
+  -d &#39;{
+  &quot;jobs&quot;: [
+    {
+      &quot;id&quot;: &quot;0123456789ab&quot;,
+      &quot;name&quot;: &quot;tea&quot;,
+      &quot;schedule&quot;: &quot;every 1h&quot;,
+      &quot;prompt&quot;: &quot;make tea&quot;
+    }
+  ]
+}&#39;</code></pre>
+</section>
+</section>
 <section id="operation-get-job" class="entry">
 <h3><a href="#operation-get-job"><b class="badge get">GET</b> <code>/v1/jobs/{job_id}</code></a></h3>
 <p>Get a scheduled job</p>
@@ -2685,7 +2825,7 @@ td:empty{display:none}
 </section>
 <section id="tag-outbox">
 <h2><a href="#tag-outbox">Outbox</a></h2>
-<p>Outbound messages: list, retry and drop them.</p>
+<p>Outbound messages: send, list, retry and drop them.</p>
 <section id="operation-list-messages" class="entry">
 <h3><a href="#operation-list-messages"><b class="badge get">GET</b> <code>/v1/outbox</code></a></h3>
 <p>List outbound messages, newest first</p>
@@ -2724,6 +2864,59 @@ td:empty{display:none}
 <h4><a href="#operation-list-messages-example">Example</a></h4>
 <pre tabindex="0"><code>curl http://127.0.0.1:8642/v1/outbox \\
   -H &quot;Authorization: Bearer $API_SERVER_KEY&quot;</code></pre>
+</section>
+</section>
+<section id="operation-send-message" class="entry">
+<h3><a href="#operation-send-message"><b class="badge post">POST</b> <code>/v1/outbox</code></a></h3>
+<p>Send a message</p>
+<p>Puts one message into the outbox, which sends it and retries it. <code>target</code> is an address such as <code>telegram:-100123</code>; a platform alone means its home channel. A platform that is not set up: 409 <code>platform_not_ready</code>.</p>
+<p>Operation <code>sendMessage</code>. Needs a key with the scope <code>messages</code>.</p>
+<section id="operation-send-message-parameters">
+<h4><a href="#operation-send-message-parameters">Parameters</a></h4>
+<table class="c4">
+<thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>Idempotency-Key</code></td><td>header</td><td>string</td><td>1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or joins the first request while it is in progress. The same key with a different request returns 409. 1 to 255 characters; matches <code>^[\\x21-\\x7e]+$</code>.</td></tr>
+<tr><td><code>dry_run</code></td><td>query</td><td>boolean</td><td>True validates the request and returns the result, but stores and sends nothing. Default <code>false</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-send-message-request-body">
+<h4><a href="#operation-send-message-request-body">Request body</a></h4>
+<p><code>application/json</code>, required: <a href="#schema-send-message-body">SendMessageBody</a>.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>target</code></td><td>string</td><td>Required. One address: <code>platform:chat</code>, <code>platform:chat:thread</code>, or a platform for its home channel. 1 to 1024 characters.</td></tr>
+<tr><td><code>text</code></td><td>string</td><td>Required. Markdown. 1 to 100000 characters.</td></tr>
+<tr><td><code>extra</code></td><td>object or null</td><td>Further fields of the platform, as <code>deliver_extra</code> has them, such as <code>thread_id</code>.</td></tr>
+</tbody>
+</table>
+<p>Other fields are refused.</p>
+</section>
+<section id="operation-send-message-responses">
+<h4><a href="#operation-send-message-responses">Responses</a></h4>
+<table class="c3 status">
+<thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>202</code></td><td><a href="#schema-message">Message</a></td><td>The message is stored. Headers: <code>Location</code>, <code>X-Agent-Dry-Run</code> (<code>true</code>: nothing was stored or sent.), <code>Idempotency-Replayed</code>.</td></tr>
+<tr><td><code>400</code>, <code>403</code>, <code>408</code>, <code>409</code>, <code>413</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
+<tr><td><code>415</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The body is not JSON, or it is compressed. In the latter case <code>Accept-Encoding</code> is <code>identity</code>. Headers: <code>Accept-Encoding</code>.</td></tr>
+<tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-send-message-example">
+<h4><a href="#operation-send-message-example">Example</a></h4>
+<pre tabindex="0"><code>curl -X POST http://127.0.0.1:8642/v1/outbox \\
+  -H &quot;Authorization: Bearer $API_SERVER_KEY&quot; \\
+  -H &quot;Content-Type: application/json&quot; \\
+  -d &#39;{
+  &quot;target&quot;: &quot;local&quot;,
+  &quot;text&quot;: &quot;the build is green&quot;
+}&#39;</code></pre>
 </section>
 </section>
 <section id="operation-retry-messages" class="entry">
@@ -3489,6 +3682,62 @@ td:empty{display:none}
   -H &quot;Authorization: Bearer $API_SERVER_KEY&quot;</code></pre>
 </section>
 </section>
+<section id="operation-replay-deliveries" class="entry">
+<h3><a href="#operation-replay-deliveries"><b class="badge post">POST</b> <code>/v1/webhooks/deliveries/replay</code></a></h3>
+<p>Replay the deliveries of a time</p>
+<p>Replays the deliveries of a route that came in a window of time, oldest first, at most 1,000 a call. It leaves out replays, and deliveries whose replay is open or has succeeded. While <code>has_more</code> is true, repeat the request with <code>after</code>.</p>
+<p>Operation <code>replayDeliveries</code>. Needs a key with the scope <code>webhooks</code>.</p>
+<section id="operation-replay-deliveries-parameters">
+<h4><a href="#operation-replay-deliveries-parameters">Parameters</a></h4>
+<table class="c4">
+<thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>Idempotency-Key</code></td><td>header</td><td>string</td><td>1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or joins the first request while it is in progress. The same key with a different request returns 409. 1 to 255 characters; matches <code>^[\\x21-\\x7e]+$</code>.</td></tr>
+<tr><td><code>dry_run</code></td><td>query</td><td>boolean</td><td>True validates the request and returns the result, but stores and sends nothing. Default <code>false</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-replay-deliveries-request-body">
+<h4><a href="#operation-replay-deliveries-request-body">Request body</a></h4>
+<p><code>application/json</code>, required: <a href="#schema-replay-deliveries-body">ReplayDeliveriesBody</a>.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>route</code></td><td>string</td><td>Required. 1 to 256 characters.</td></tr>
+<tr><td><code>from</code></td><td>number</td><td>Required. Inclusive. Unix time in seconds. At least 0.</td></tr>
+<tr><td><code>to</code></td><td>number or null</td><td>Exclusive. Null: now. At least 0.</td></tr>
+<tr><td><code>status</code></td><td>array of <a href="#schema-delivery-status">DeliveryStatus</a> or null</td><td>Any of these statuses. Null: failed and interrupted. Not empty.</td></tr>
+<tr><td><code>limit</code></td><td>integer or null</td><td>Null: 100. 1 to 1000.</td></tr>
+<tr><td><code>after</code></td><td>string or null</td><td><code>last_id</code> of the previous answer. At most 256 characters.</td></tr>
+</tbody>
+</table>
+<p>Other fields are refused.</p>
+</section>
+<section id="operation-replay-deliveries-responses">
+<h4><a href="#operation-replay-deliveries-responses">Responses</a></h4>
+<table class="c3 status">
+<thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>200</code></td><td><a href="#schema-replay-result">ReplayResult</a></td><td>Numbers of found, replayed and refused deliveries. Headers: <code>X-Agent-Dry-Run</code> (<code>true</code>: nothing was stored or sent.), <code>Idempotency-Replayed</code>.</td></tr>
+<tr><td><code>400</code>, <code>403</code>, <code>404</code>, <code>408</code>, <code>409</code>, <code>413</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
+<tr><td><code>415</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The body is not JSON, or it is compressed. In the latter case <code>Accept-Encoding</code> is <code>identity</code>. Headers: <code>Accept-Encoding</code>.</td></tr>
+<tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-replay-deliveries-example">
+<h4><a href="#operation-replay-deliveries-example">Example</a></h4>
+<pre tabindex="0"><code>curl -X POST http://127.0.0.1:8642/v1/webhooks/deliveries/replay \\
+  -H &quot;Authorization: Bearer $API_SERVER_KEY&quot; \\
+  -H &quot;Content-Type: application/json&quot; \\
+  -d &#39;{
+  &quot;route&quot;: &quot;github&quot;,
+  &quot;from&quot;: 1767225600
+}&#39;</code></pre>
+</section>
+</section>
 <section id="operation-get-delivery" class="entry">
 <h3><a href="#operation-get-delivery"><b class="badge get">GET</b> <code>/v1/webhooks/deliveries/{delivery_id}</code></a></h3>
 <p>Get a webhook delivery</p>
@@ -3578,7 +3827,7 @@ td:empty{display:none}
 </section>
 <section id="tag-config">
 <h2><a href="#tag-config">Config</a></h2>
-<p>The configuration file: read it, change it, and get its schema.</p>
+<p>The configuration file, its schema, and the variables that it refers to.</p>
 <section id="operation-get-config" class="entry">
 <h3><a href="#operation-get-config"><b class="badge get">GET</b> <code>/v1/config</code></a></h3>
 <p>Get the configuration</p>
@@ -3678,6 +3927,119 @@ td:empty{display:none}
 <section id="operation-get-config-schema-example">
 <h4><a href="#operation-get-config-schema-example">Example</a></h4>
 <pre tabindex="0"><code>curl http://127.0.0.1:8642/v1/config/schema \\
+  -H &quot;Authorization: Bearer $API_SERVER_KEY&quot;</code></pre>
+</section>
+</section>
+<section id="operation-list-variables" class="entry">
+<h3><a href="#operation-list-variables"><b class="badge get">GET</b> <code>/v1/variables</code></a></h3>
+<p>List variables</p>
+<p>The variables of the home&#39;s <code>.env</code> file, and those that the configuration refers to, by name. Their values are never returned.</p>
+<p>Operation <code>listVariables</code>. Needs a key with the scope <code>admin</code>.</p>
+<section id="operation-list-variables-parameters">
+<h4><a href="#operation-list-variables-parameters">Parameters</a></h4>
+<table class="c4">
+<thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>limit</code></td><td>query</td><td>integer</td><td>1 to 100; default <code>20</code>.</td></tr>
+<tr><td><code>after</code></td><td>query</td><td>string</td><td><code>last_id</code> of the previous page. At most 512 characters.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-list-variables-responses">
+<h4><a href="#operation-list-variables-responses">Responses</a></h4>
+<table class="c3 status">
+<thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>200</code></td><td><a href="#schema-variable-list">VariableList</a></td><td>A page of variables.</td></tr>
+<tr><td><code>400</code>, <code>403</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
+<tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-list-variables-example">
+<h4><a href="#operation-list-variables-example">Example</a></h4>
+<pre tabindex="0"><code>curl http://127.0.0.1:8642/v1/variables \\
+  -H &quot;Authorization: Bearer $API_SERVER_KEY&quot;</code></pre>
+</section>
+</section>
+<section id="operation-put-variable" class="entry">
+<h3><a href="#operation-put-variable"><b class="badge put">PUT</b> <code>/v1/variables/{name}</code></a></h3>
+<p>Set a variable</p>
+<p>Writes the variable into the home&#39;s <code>.env</code> file. Commands and tools use the new value at once; settings that refer to it use it after a restart. A variable of the process itself overrides the file: 409 <code>variable_is_static</code>.</p>
+<p>Operation <code>putVariable</code>. Needs a key with the scope <code>admin</code>.</p>
+<section id="operation-put-variable-parameters">
+<h4><a href="#operation-put-variable-parameters">Parameters</a></h4>
+<table class="c4">
+<thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>name</code></td><td>path</td><td>string</td><td>Required. Name of the variable. At most 128 characters; matches <code>^[A-Za-z_][A-Za-z0-9_]*$</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-put-variable-request-body">
+<h4><a href="#operation-put-variable-request-body">Request body</a></h4>
+<p><code>application/json</code>, required: <a href="#schema-put-variable-body">PutVariableBody</a>.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>value</code></td><td>string</td><td>Required. One line, without backslashes and without all three kinds of quotes. 1 to 32768 characters.</td></tr>
+</tbody>
+</table>
+<p>Other fields are refused.</p>
+</section>
+<section id="operation-put-variable-responses">
+<h4><a href="#operation-put-variable-responses">Responses</a></h4>
+<table class="c3 status">
+<thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>204</code></td><td>none</td><td>The variable is set.</td></tr>
+<tr><td><code>400</code>, <code>403</code>, <code>408</code>, <code>409</code>, <code>413</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
+<tr><td><code>415</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The body is not JSON, or it is compressed. In the latter case <code>Accept-Encoding</code> is <code>identity</code>. Headers: <code>Accept-Encoding</code>.</td></tr>
+<tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-put-variable-example">
+<h4><a href="#operation-put-variable-example">Example</a></h4>
+<pre tabindex="0"><code>curl -X PUT &quot;http://127.0.0.1:8642/v1/variables/$NAME&quot; \\
+  -H &quot;Authorization: Bearer $API_SERVER_KEY&quot; \\
+  -H &quot;Content-Type: application/json&quot; \\
+  -d &#39;{
+  &quot;value&quot;: &quot;a-new-token&quot;
+}&#39;</code></pre>
+</section>
+</section>
+<section id="operation-delete-variable" class="entry">
+<h3><a href="#operation-delete-variable"><b class="badge delete">DELETE</b> <code>/v1/variables/{name}</code></a></h3>
+<p>Delete a variable</p>
+<p>Removes the variable from the home&#39;s <code>.env</code> file.</p>
+<p>Operation <code>deleteVariable</code>. Needs a key with the scope <code>admin</code>.</p>
+<section id="operation-delete-variable-parameters">
+<h4><a href="#operation-delete-variable-parameters">Parameters</a></h4>
+<table class="c4">
+<thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>name</code></td><td>path</td><td>string</td><td>Required. Name of the variable. At most 128 characters; matches <code>^[A-Za-z_][A-Za-z0-9_]*$</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-delete-variable-responses">
+<h4><a href="#operation-delete-variable-responses">Responses</a></h4>
+<table class="c3 status">
+<thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>204</code></td><td>none</td><td>The variable is removed.</td></tr>
+<tr><td><code>400</code>, <code>403</code>, <code>404</code>, <code>409</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
+<tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-delete-variable-example">
+<h4><a href="#operation-delete-variable-example">Example</a></h4>
+<pre tabindex="0"><code>curl -X DELETE &quot;http://127.0.0.1:8642/v1/variables/$NAME&quot; \\
   -H &quot;Authorization: Bearer $API_SERVER_KEY&quot;</code></pre>
 </section>
 </section>
@@ -3959,7 +4321,7 @@ td:empty{display:none}
 </section>
 <section id="tag-service">
 <h2><a href="#tag-service">Service</a></h2>
-<p>The running server: its log, its end, and backups.</p>
+<p>The running server: its log, its checks, its end, and backups.</p>
 <section id="operation-list-logs" class="entry">
 <h3><a href="#operation-list-logs"><b class="badge get">GET</b> <code>/v1/logs</code></a></h3>
 <p>List the newest lines of the log</p>
@@ -4055,6 +4417,80 @@ td:empty{display:none}
 }&#39;</code></pre>
 </section>
 </section>
+<section id="operation-reload-service" class="entry">
+<h3><a href="#operation-reload-service"><b class="badge post">POST</b> <code>/v1/service/reload</code></a></h3>
+<p>Reload the configuration</p>
+<p>Reads the variables of the home and its configuration again, and applies what can change while the server runs. An invalid file: 400 <code>invalid_config</code>, and nothing changes.</p>
+<p>Operation <code>reloadService</code>. Needs a key with the scope <code>admin</code>.</p>
+<section id="operation-reload-service-parameters">
+<h4><a href="#operation-reload-service-parameters">Parameters</a></h4>
+<table class="c4">
+<thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>Idempotency-Key</code></td><td>header</td><td>string</td><td>1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or joins the first request while it is in progress. The same key with a different request returns 409. 1 to 255 characters; matches <code>^[\\x21-\\x7e]+$</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-reload-service-request-body">
+<h4><a href="#operation-reload-service-request-body">Request body</a></h4>
+<p><code>application/json</code>, required: <a href="#schema-reload-body">ReloadBody</a>.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>what</code></td><td>array of <code>&quot;env&quot;</code> or <code>&quot;config&quot;</code> or null</td><td>env: the variables of the home. config: the configuration file. Null: both. Not empty.</td></tr>
+</tbody>
+</table>
+<p>Other fields are refused.</p>
+</section>
+<section id="operation-reload-service-responses">
+<h4><a href="#operation-reload-service-responses">Responses</a></h4>
+<table class="c3 status">
+<thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>200</code></td><td><a href="#schema-service-reload">ServiceReload</a></td><td>The applied changes. Headers: <code>Idempotency-Replayed</code>.</td></tr>
+<tr><td><code>400</code>, <code>403</code>, <code>408</code>, <code>409</code>, <code>413</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
+<tr><td><code>415</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The body is not JSON, or it is compressed. In the latter case <code>Accept-Encoding</code> is <code>identity</code>. Headers: <code>Accept-Encoding</code>.</td></tr>
+<tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-reload-service-example">
+<h4><a href="#operation-reload-service-example">Example</a></h4>
+<pre tabindex="0"><code>curl -X POST http://127.0.0.1:8642/v1/service/reload \\
+  -H &quot;Authorization: Bearer $API_SERVER_KEY&quot; \\
+  -H &quot;Content-Type: application/json&quot; \\
+  -d &#39;{
+  &quot;what&quot;: [
+    &quot;env&quot;,
+    &quot;config&quot;
+  ]
+}&#39;</code></pre>
+</section>
+</section>
+<section id="operation-get-doctor" class="entry">
+<h3><a href="#operation-get-doctor"><b class="badge get">GET</b> <code>/v1/service/doctor</code></a></h3>
+<p>Check the installation</p>
+<p>Runs the checks of <code>agentd doctor</code> in this server. They change nothing and take at most 10 seconds.</p>
+<p>Operation <code>getDoctor</code>. Needs a key with the scope <code>admin</code>.</p>
+<section id="operation-get-doctor-responses">
+<h4><a href="#operation-get-doctor-responses">Responses</a></h4>
+<table class="c3 status">
+<thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>200</code></td><td><a href="#schema-doctor">Doctor</a></td><td>The findings, in a fixed order.</td></tr>
+<tr><td><code>400</code>, <code>403</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
+<tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-get-doctor-example">
+<h4><a href="#operation-get-doctor-example">Example</a></h4>
+<pre tabindex="0"><code>curl http://127.0.0.1:8642/v1/service/doctor \\
+  -H &quot;Authorization: Bearer $API_SERVER_KEY&quot;</code></pre>
+</section>
+</section>
 <section id="operation-create-backup" class="entry">
 <h3><a href="#operation-create-backup"><b class="badge post">POST</b> <code>/v1/backup</code></a></h3>
 <p>Download a backup</p>
@@ -4093,6 +4529,44 @@ td:empty{display:none}
   -d &#39;{
   &quot;secrets&quot;: false
 }&#39;</code></pre>
+</section>
+</section>
+<section id="operation-import-backup" class="entry">
+<h3><a href="#operation-import-backup"><b class="badge post">POST</b> <code>/v1/backup/import</code></a></h3>
+<p>Restore a backup</p>
+<p>Checks an archive of <code>createBackup</code> or <code>agentd backup</code> completely and keeps it in the home. The next start of this server replaces the content of the home by it; the old content moves to a folder in the home. At most <code>limits.max_body_bytes</code>; <code>agentd restore</code> takes larger archives. A server that requires no API key refuses it: 403 <code>auth_required</code>.</p>
+<p>Operation <code>importBackup</code>. Needs a key with the scope <code>admin</code>.</p>
+<section id="operation-import-backup-parameters">
+<h4><a href="#operation-import-backup-parameters">Parameters</a></h4>
+<table class="c4">
+<thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>Idempotency-Key</code></td><td>header</td><td>string</td><td>1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or joins the first request while it is in progress. The same key with a different request returns 409. 1 to 255 characters; matches <code>^[\\x21-\\x7e]+$</code>.</td></tr>
+<tr><td><code>dry_run</code></td><td>query</td><td>boolean</td><td>True validates the request and returns the result, but stores and sends nothing. Default <code>false</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-import-backup-request-body">
+<h4><a href="#operation-import-backup-request-body">Request body</a></h4>
+<p><code>application/gzip</code>, required: string (binary).</p>
+<p>Type: string (binary)</p>
+</section>
+<section id="operation-import-backup-responses">
+<h4><a href="#operation-import-backup-responses">Responses</a></h4>
+<table class="c3 status">
+<thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>202</code></td><td><a href="#schema-backup-import">BackupImport</a></td><td>The archive is intact, and waits for the next start. Headers: <code>X-Agent-Dry-Run</code> (<code>true</code>: nothing was stored or sent.), <code>Idempotency-Replayed</code>.</td></tr>
+<tr><td><code>400</code>, <code>403</code>, <code>408</code>, <code>409</code>, <code>413</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
+<tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-import-backup-example">
+<h4><a href="#operation-import-backup-example">Example</a></h4>
+<pre tabindex="0"><code>curl -X POST http://127.0.0.1:8642/v1/backup/import \\
+  -H &quot;Authorization: Bearer $API_SERVER_KEY&quot;</code></pre>
 </section>
 </section>
 </section>
@@ -5121,6 +5595,7 @@ td:empty{display:none}
 <tr><td><code>404</code></td><td><code>session_not_found</code></td><td><code>not_found_error</code></td><td>no</td></tr>
 <tr><td><code>404</code></td><td><code>skill_not_found</code></td><td><code>not_found_error</code></td><td>no</td></tr>
 <tr><td><code>404</code></td><td><code>unknown_command</code></td><td><code>not_found_error</code></td><td>no</td></tr>
+<tr><td><code>404</code></td><td><code>variable_not_found</code></td><td><code>not_found_error</code></td><td>no</td></tr>
 <tr><td><code>405</code></td><td><code>method_not_allowed</code></td><td><code>invalid_request_error</code></td><td>no</td></tr>
 <tr><td><code>408</code></td><td><code>request_timeout</code></td><td><code>invalid_request_error</code></td><td>yes</td></tr>
 <tr><td><code>409</code></td><td><code>approval_not_active</code></td><td><code>conflict_error</code></td><td>no</td></tr>
@@ -5146,6 +5621,8 @@ td:empty{display:none}
 <tr><td><code>409</code></td><td><code>run_not_accepting_steer</code></td><td><code>conflict_error</code></td><td>no</td></tr>
 <tr><td><code>409</code></td><td><code>run_not_active</code></td><td><code>conflict_error</code></td><td>no</td></tr>
 <tr><td><code>409</code></td><td><code>session_busy</code></td><td><code>conflict_error</code></td><td>no</td></tr>
+<tr><td><code>409</code></td><td><code>session_exists</code></td><td><code>conflict_error</code></td><td>no</td></tr>
+<tr><td><code>409</code></td><td><code>variable_is_static</code></td><td><code>conflict_error</code></td><td>no</td></tr>
 <tr><td><code>410</code></td><td><code>events_expired</code></td><td><code>not_found_error</code></td><td>no</td></tr>
 <tr><td><code>410</code></td><td><code>run_events_expired</code></td><td><code>not_found_error</code></td><td>no</td></tr>
 <tr><td><code>412</code></td><td><code>precondition_failed</code></td><td><code>conflict_error</code></td><td>no</td></tr>
@@ -5423,6 +5900,22 @@ td:empty{display:none}
 </tbody>
 </table>
 <p>Other fields are refused.</p>
+</section>
+<section id="schema-backup-import" class="entry">
+<h3><a href="#schema-backup-import">BackupImport</a></h3>
+<p>An archive that replaces the home at the next start.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>object</code></td><td><code>&quot;agent.backup.import&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>files</code></td><td>integer</td><td>Required. At least 0.</td></tr>
+<tr><td><code>version</code></td><td>string</td><td>Required. The version of agentd that made it.</td></tr>
+<tr><td><code>created_at</code></td><td>string</td><td>Required. RFC 3339.</td></tr>
+<tr><td><code>database</code></td><td><code>&quot;copied&quot;</code> or <code>&quot;absent&quot;</code> or <code>&quot;elsewhere&quot;</code></td><td>Required. elsewhere: it is on a PostgreSQL server, and not in the archive.</td></tr>
+<tr><td><code>secrets</code></td><td>boolean</td><td>Required. Whether it includes secrets. Those of this home stay otherwise.</td></tr>
+<tr><td><code>omitted</code></td><td>array of string</td><td>Required. Secrets that were left out.</td></tr>
+</tbody>
+</table>
 </section>
 <section id="schema-broken-job" class="entry">
 <h3><a href="#schema-broken-job">BrokenJob</a></h3>
@@ -6341,6 +6834,21 @@ td:empty{display:none}
 </table>
 <p>Other fields are refused.</p>
 </section>
+<section id="schema-create-session-body" class="entry">
+<h3><a href="#schema-create-session-body">CreateSessionBody</a></h3>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>id</code></td><td>string or null</td><td>As <code>X-Agent-Session-Id</code> takes it. Null: a new one. 1 to 256 characters.</td></tr>
+<tr><td><code>session_key</code></td><td>string or null</td><td>Your name for the conversation, as <code>X-Agent-Session-Key</code> takes it. 1 to 256 characters.</td></tr>
+<tr><td><code>title</code></td><td>string or null</td><td>At most 120 characters. At most 512 characters.</td></tr>
+<tr><td><code>model</code></td><td>string or null</td><td><code>provider:model</code> or <code>model</code>. At most 256 characters.</td></tr>
+<tr><td><code>reasoning_effort</code></td><td><a href="#schema-reasoning-effort">ReasoningEffort</a> or null</td><td></td></tr>
+<tr><td><code>cwd</code></td><td>string or null</td><td>An existing folder, absolute, inside agent.workspace or agent.workspace_roots; with the scope admin any folder. At most 4096 characters.</td></tr>
+</tbody>
+</table>
+<p>Other fields are refused.</p>
+</section>
 <section id="schema-deleted-grant" class="entry">
 <h3><a href="#schema-deleted-grant">DeletedGrant</a></h3>
 <table class="c3">
@@ -6532,6 +7040,29 @@ td:empty{display:none}
 </tbody>
 </table>
 </section>
+<section id="schema-doctor" class="entry">
+<h3><a href="#schema-doctor">Doctor</a></h3>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>object</code></td><td><code>&quot;agent.doctor&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>status</code></td><td><code>&quot;ok&quot;</code> or <code>&quot;warn&quot;</code> or <code>&quot;fail&quot;</code></td><td>Required. The most severe finding.</td></tr>
+<tr><td><code>findings</code></td><td>array of <a href="#schema-doctor-finding">DoctorFinding</a></td><td>Required.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="schema-doctor-finding" class="entry">
+<h3><a href="#schema-doctor-finding">DoctorFinding</a></h3>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>name</code></td><td>string</td><td>Required. The check, such as database or model.</td></tr>
+<tr><td><code>status</code></td><td><code>&quot;ok&quot;</code> or <code>&quot;warn&quot;</code> or <code>&quot;fail&quot;</code> or <code>&quot;skip&quot;</code></td><td>Required. skip: another check must pass first.</td></tr>
+<tr><td><code>detail</code></td><td>string</td><td>Required.</td></tr>
+<tr><td><code>fix</code></td><td>string or null</td><td>Required. Action that solves it.</td></tr>
+</tbody>
+</table>
+</section>
 <section id="schema-drain-body" class="entry">
 <h3><a href="#schema-drain-body">DrainBody</a></h3>
 <table class="c3">
@@ -6595,7 +7126,7 @@ td:empty{display:none}
 <section id="schema-error-code" class="entry">
 <h3><a href="#schema-error-code">ErrorCode</a></h3>
 <p>Stable name of the error.</p>
-<p>Type: <code>&quot;invalid_json&quot;</code> or <code>&quot;invalid_request&quot;</code> or <code>&quot;missing_required_parameter&quot;</code> or <code>&quot;unsupported_parameter&quot;</code> or <code>&quot;invalid_content_part&quot;</code> or <code>&quot;unsupported_content_type&quot;</code> or <code>&quot;invalid_image_url&quot;</code> or <code>&quot;string_above_max_length&quot;</code> or <code>&quot;model_not_found&quot;</code> or <code>&quot;invalid_session_id&quot;</code> or <code>&quot;invalid_session_key&quot;</code> or <code>&quot;invalid_cursor&quot;</code> or <code>&quot;invalid_idempotency_key&quot;</code> or <code>&quot;invalid_approval_choice&quot;</code> or <code>&quot;invalid_approval_request&quot;</code> or <code>&quot;invalid_steer_input&quot;</code> or <code>&quot;invalid_config&quot;</code> or <code>&quot;invalid_answer&quot;</code> or <code>&quot;invalid_schedule&quot;</code> or <code>&quot;secret_not_allowed&quot;</code> or <code>&quot;request_timeout&quot;</code> or <code>&quot;missing_api_key&quot;</code> or <code>&quot;invalid_api_key&quot;</code> or <code>&quot;insufficient_scope&quot;</code> or <code>&quot;auth_required&quot;</code> or <code>&quot;auth_required_for_session&quot;</code> or <code>&quot;host_not_allowed&quot;</code> or <code>&quot;origin_not_allowed&quot;</code> or <code>&quot;plain_http_not_allowed&quot;</code> or <code>&quot;invalid_code&quot;</code> or <code>&quot;sign_in_required&quot;</code> or <code>&quot;not_found&quot;</code> or <code>&quot;run_not_found&quot;</code> or <code>&quot;session_not_found&quot;</code> or <code>&quot;response_not_found&quot;</code> or <code>&quot;previous_response_not_found&quot;</code> or <code>&quot;ask_not_found&quot;</code> or <code>&quot;question_not_found&quot;</code> or <code>&quot;route_not_found&quot;</code> or <code>&quot;key_not_found&quot;</code> or <code>&quot;grant_not_found&quot;</code> or <code>&quot;delivery_not_found&quot;</code> or <code>&quot;job_not_found&quot;</code> or <code>&quot;occurrence_not_found&quot;</code> or <code>&quot;message_not_found&quot;</code> or <code>&quot;platform_not_found&quot;</code> or <code>&quot;skill_not_found&quot;</code> or <code>&quot;method_not_allowed&quot;</code> or <code>&quot;unsupported_media_type&quot;</code> or <code>&quot;body_too_large&quot;</code> or <code>&quot;session_busy&quot;</code> or <code>&quot;ask_not_pending&quot;</code> or <code>&quot;question_not_pending&quot;</code> or <code>&quot;route_exists&quot;</code> or <code>&quot;route_is_static&quot;</code> or <code>&quot;key_exists&quot;</code> or <code>&quot;key_is_static&quot;</code> or <code>&quot;last_admin_key&quot;</code> or <code>&quot;delivery_not_replayable&quot;</code> or <code>&quot;receiver_disabled&quot;</code> or <code>&quot;job_over&quot;</code> or <code>&quot;job_busy&quot;</code> or <code>&quot;message_not_retryable&quot;</code> or <code>&quot;message_being_sent&quot;</code> or <code>&quot;platform_not_ready&quot;</code> or <code>&quot;approval_not_active&quot;</code> or <code>&quot;approval_not_pending&quot;</code> or <code>&quot;run_not_active&quot;</code> or <code>&quot;run_not_accepting_steer&quot;</code> or <code>&quot;response_not_cancellable&quot;</code> or <code>&quot;idempotency_key_conflict&quot;</code> or <code>&quot;run_events_expired&quot;</code> or <code>&quot;events_expired&quot;</code> or <code>&quot;precondition_failed&quot;</code> or <code>&quot;precondition_required&quot;</code> or <code>&quot;rate_limit_exceeded&quot;</code> or <code>&quot;too_many_concurrent_runs&quot;</code> or <code>&quot;too_many_subscribers&quot;</code> or <code>&quot;budget_exceeded&quot;</code> or <code>&quot;context_too_long&quot;</code> or <code>&quot;nothing_to_branch&quot;</code> or <code>&quot;nothing_to_undo&quot;</code> or <code>&quot;invalid_title&quot;</code> or <code>&quot;unknown_command&quot;</code> or <code>&quot;command_usage&quot;</code> or <code>&quot;too_many_live_sessions&quot;</code> or <code>&quot;queue_full&quot;</code> or <code>&quot;internal_error&quot;</code> or <code>&quot;provider_error&quot;</code> or <code>&quot;agent_incomplete&quot;</code> or <code>&quot;server_draining&quot;</code> or <code>&quot;state_store_unavailable&quot;</code> or <code>&quot;agent_timeout&quot;</code></p>
+<p>Type: <code>&quot;invalid_json&quot;</code> or <code>&quot;invalid_request&quot;</code> or <code>&quot;missing_required_parameter&quot;</code> or <code>&quot;unsupported_parameter&quot;</code> or <code>&quot;invalid_content_part&quot;</code> or <code>&quot;unsupported_content_type&quot;</code> or <code>&quot;invalid_image_url&quot;</code> or <code>&quot;string_above_max_length&quot;</code> or <code>&quot;model_not_found&quot;</code> or <code>&quot;invalid_session_id&quot;</code> or <code>&quot;invalid_session_key&quot;</code> or <code>&quot;invalid_cursor&quot;</code> or <code>&quot;invalid_idempotency_key&quot;</code> or <code>&quot;invalid_approval_choice&quot;</code> or <code>&quot;invalid_approval_request&quot;</code> or <code>&quot;invalid_steer_input&quot;</code> or <code>&quot;invalid_config&quot;</code> or <code>&quot;invalid_answer&quot;</code> or <code>&quot;invalid_schedule&quot;</code> or <code>&quot;secret_not_allowed&quot;</code> or <code>&quot;request_timeout&quot;</code> or <code>&quot;missing_api_key&quot;</code> or <code>&quot;invalid_api_key&quot;</code> or <code>&quot;insufficient_scope&quot;</code> or <code>&quot;auth_required&quot;</code> or <code>&quot;auth_required_for_session&quot;</code> or <code>&quot;host_not_allowed&quot;</code> or <code>&quot;origin_not_allowed&quot;</code> or <code>&quot;plain_http_not_allowed&quot;</code> or <code>&quot;invalid_code&quot;</code> or <code>&quot;sign_in_required&quot;</code> or <code>&quot;not_found&quot;</code> or <code>&quot;run_not_found&quot;</code> or <code>&quot;session_not_found&quot;</code> or <code>&quot;response_not_found&quot;</code> or <code>&quot;previous_response_not_found&quot;</code> or <code>&quot;ask_not_found&quot;</code> or <code>&quot;question_not_found&quot;</code> or <code>&quot;route_not_found&quot;</code> or <code>&quot;variable_not_found&quot;</code> or <code>&quot;key_not_found&quot;</code> or <code>&quot;grant_not_found&quot;</code> or <code>&quot;delivery_not_found&quot;</code> or <code>&quot;job_not_found&quot;</code> or <code>&quot;occurrence_not_found&quot;</code> or <code>&quot;message_not_found&quot;</code> or <code>&quot;platform_not_found&quot;</code> or <code>&quot;skill_not_found&quot;</code> or <code>&quot;method_not_allowed&quot;</code> or <code>&quot;unsupported_media_type&quot;</code> or <code>&quot;body_too_large&quot;</code> or <code>&quot;session_busy&quot;</code> or <code>&quot;ask_not_pending&quot;</code> or <code>&quot;question_not_pending&quot;</code> or <code>&quot;session_exists&quot;</code> or <code>&quot;route_exists&quot;</code> or <code>&quot;route_is_static&quot;</code> or <code>&quot;key_exists&quot;</code> or <code>&quot;key_is_static&quot;</code> or <code>&quot;variable_is_static&quot;</code> or <code>&quot;last_admin_key&quot;</code> or <code>&quot;delivery_not_replayable&quot;</code> or <code>&quot;receiver_disabled&quot;</code> or <code>&quot;job_over&quot;</code> or <code>&quot;job_busy&quot;</code> or <code>&quot;message_not_retryable&quot;</code> or <code>&quot;message_being_sent&quot;</code> or <code>&quot;platform_not_ready&quot;</code> or <code>&quot;approval_not_active&quot;</code> or <code>&quot;approval_not_pending&quot;</code> or <code>&quot;run_not_active&quot;</code> or <code>&quot;run_not_accepting_steer&quot;</code> or <code>&quot;response_not_cancellable&quot;</code> or <code>&quot;idempotency_key_conflict&quot;</code> or <code>&quot;run_events_expired&quot;</code> or <code>&quot;events_expired&quot;</code> or <code>&quot;precondition_failed&quot;</code> or <code>&quot;precondition_required&quot;</code> or <code>&quot;rate_limit_exceeded&quot;</code> or <code>&quot;too_many_concurrent_runs&quot;</code> or <code>&quot;too_many_subscribers&quot;</code> or <code>&quot;budget_exceeded&quot;</code> or <code>&quot;context_too_long&quot;</code> or <code>&quot;nothing_to_branch&quot;</code> or <code>&quot;nothing_to_undo&quot;</code> or <code>&quot;invalid_title&quot;</code> or <code>&quot;unknown_command&quot;</code> or <code>&quot;command_usage&quot;</code> or <code>&quot;too_many_live_sessions&quot;</code> or <code>&quot;queue_full&quot;</code> or <code>&quot;internal_error&quot;</code> or <code>&quot;provider_error&quot;</code> or <code>&quot;agent_incomplete&quot;</code> or <code>&quot;server_draining&quot;</code> or <code>&quot;state_store_unavailable&quot;</code> or <code>&quot;agent_timeout&quot;</code></p>
 </section>
 <section id="schema-error-envelope" class="entry">
 <h3><a href="#schema-error-envelope">ErrorEnvelope</a></h3>
@@ -6646,7 +7177,7 @@ td:empty{display:none}
 <tr><td><code>created_at</code></td><td>number</td><td>Required. Unix time in seconds.</td></tr>
 <tr><td><code>owner</code></td><td>string</td><td>Required.</td></tr>
 <tr><td><code>actor</code></td><td>string or null</td><td>Required. Author of the change: the name of a key, or a surface such as <code>http:ci</code>. Null: the server.</td></tr>
-<tr><td><code>data</code></td><td>object</td><td>Required. The kind and id of the resource, and its state after the change. run: status, kind, session_id, source. question: kind, status, run_id, session_id, expires_at. message: platform, status, ref. delivery: route, event, status, run_id. route: enabled. occurrence: job_id, scheduled_at, status, delivery_status. job: state, revision. grant: tool. key: name, scopes, expires_at, previous_expires_at; config: changed, restart_required. service: grace_seconds. Events of keys, the configuration and the service need the scope admin.</td></tr>
+<tr><td><code>data</code></td><td>object</td><td>Required. The kind and id of the resource, and its state after the change. run: status, kind, session_id, source. question: kind, status, run_id, session_id, expires_at. message: platform, status, ref. delivery: route, event, status, run_id. route: enabled. occurrence: job_id, scheduled_at, status, delivery_status. job: state, revision. grant: tool. key: name, scopes, expires_at, previous_expires_at; config: changed, restart_required. mcp: servers. service: instance, and grace_seconds while it drains. Events of keys, the configuration, MCP servers and the service need the scope admin.</td></tr>
 <tr><td><code>data.object</code></td><td>string</td><td>Required.</td></tr>
 <tr><td><code>data.id</code></td><td>string</td><td>Required.</td></tr>
 </tbody>
@@ -6669,7 +7200,7 @@ td:empty{display:none}
 <section id="schema-feed-event-type" class="entry">
 <h3><a href="#schema-feed-event-type">FeedEventType</a></h3>
 <p>The kind of a resource and its change.</p>
-<p>Type: <code>&quot;session.created&quot;</code> or <code>&quot;session.updated&quot;</code> or <code>&quot;session.deleted&quot;</code> or <code>&quot;run.created&quot;</code> or <code>&quot;run.updated&quot;</code> or <code>&quot;question.created&quot;</code> or <code>&quot;question.updated&quot;</code> or <code>&quot;delivery.created&quot;</code> or <code>&quot;delivery.updated&quot;</code> or <code>&quot;route.created&quot;</code> or <code>&quot;route.updated&quot;</code> or <code>&quot;route.deleted&quot;</code> or <code>&quot;occurrence.created&quot;</code> or <code>&quot;occurrence.updated&quot;</code> or <code>&quot;message.created&quot;</code> or <code>&quot;message.updated&quot;</code> or <code>&quot;job.created&quot;</code> or <code>&quot;job.updated&quot;</code> or <code>&quot;job.deleted&quot;</code> or <code>&quot;grant.created&quot;</code> or <code>&quot;grant.deleted&quot;</code> or <code>&quot;key.created&quot;</code> or <code>&quot;key.updated&quot;</code> or <code>&quot;key.deleted&quot;</code> or <code>&quot;config.updated&quot;</code> or <code>&quot;service.draining&quot;</code></p>
+<p>Type: <code>&quot;session.created&quot;</code> or <code>&quot;session.updated&quot;</code> or <code>&quot;session.deleted&quot;</code> or <code>&quot;run.created&quot;</code> or <code>&quot;run.updated&quot;</code> or <code>&quot;question.created&quot;</code> or <code>&quot;question.updated&quot;</code> or <code>&quot;delivery.created&quot;</code> or <code>&quot;delivery.updated&quot;</code> or <code>&quot;route.created&quot;</code> or <code>&quot;route.updated&quot;</code> or <code>&quot;route.deleted&quot;</code> or <code>&quot;occurrence.created&quot;</code> or <code>&quot;occurrence.updated&quot;</code> or <code>&quot;message.created&quot;</code> or <code>&quot;message.updated&quot;</code> or <code>&quot;job.created&quot;</code> or <code>&quot;job.updated&quot;</code> or <code>&quot;job.deleted&quot;</code> or <code>&quot;grant.created&quot;</code> or <code>&quot;grant.deleted&quot;</code> or <code>&quot;key.created&quot;</code> or <code>&quot;key.updated&quot;</code> or <code>&quot;key.deleted&quot;</code> or <code>&quot;config.updated&quot;</code> or <code>&quot;mcp.updated&quot;</code> or <code>&quot;service.started&quot;</code> or <code>&quot;service.draining&quot;</code> or <code>&quot;service.stopped&quot;</code></p>
 </section>
 <section id="schema-feed-frame" class="entry">
 <h3><a href="#schema-feed-frame">FeedFrame</a></h3>
@@ -6856,6 +7387,28 @@ td:empty{display:none}
 </tbody>
 </table>
 </section>
+<section id="schema-import-jobs-body" class="entry">
+<h3><a href="#schema-import-jobs-body">ImportJobsBody</a></h3>
+<p>The content of a <code>jobs.json</code>. Other fields are ignored.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>jobs</code></td><td>array of object</td><td>Required. Jobs as other services keep them: <code>id</code>, <code>name</code>, <code>prompt</code>, <code>schedule</code>, <code>deliver</code> and so on. At most 1000 items.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="schema-imported-job" class="entry">
+<h3><a href="#schema-imported-job">ImportedJob</a></h3>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>id</code></td><td>string</td><td>Required.</td></tr>
+<tr><td><code>name</code></td><td>string</td><td>Required.</td></tr>
+<tr><td><code>outcome</code></td><td><code>&quot;imported&quot;</code> or <code>&quot;exists&quot;</code> or <code>&quot;over&quot;</code> or <code>&quot;refused&quot;</code></td><td>Required. imported: it is a job now. exists: a job has its id, and stays unchanged. over: it will not run again. refused: it cannot be used.</td></tr>
+<tr><td><code>reason</code></td><td>string or null</td><td>Required. Why it was not imported.</td></tr>
+</tbody>
+</table>
+</section>
 <section id="schema-input-file-part" class="entry">
 <h3><a href="#schema-input-file-part">InputFilePart</a></h3>
 <p>A file in the responses format.</p>
@@ -6963,6 +7516,18 @@ td:empty{display:none}
 <tr><td><code>failure_streak</code></td><td>integer</td><td>Required. At least 0.</td></tr>
 <tr><td><code>created_at</code></td><td>number</td><td>Required. Unix time in seconds.</td></tr>
 <tr><td><code>updated_at</code></td><td>number</td><td>Required. Unix time in seconds.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="schema-job-import" class="entry">
+<h3><a href="#schema-job-import">JobImport</a></h3>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>object</code></td><td><code>&quot;agent.job.import&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>imported</code></td><td>integer</td><td>Required. At least 0.</td></tr>
+<tr><td><code>jobs</code></td><td>array of <a href="#schema-imported-job">ImportedJob</a></td><td>Required.</td></tr>
+<tr><td><code>problems</code></td><td>array of string</td><td>Required. Entries that could not be read, or were repaired.</td></tr>
 </tbody>
 </table>
 </section>
@@ -7735,6 +8300,16 @@ td:empty{display:none}
 </tbody>
 </table>
 </section>
+<section id="schema-put-variable-body" class="entry">
+<h3><a href="#schema-put-variable-body">PutVariableBody</a></h3>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>value</code></td><td>string</td><td>Required. One line, without backslashes and without all three kinds of quotes. 1 to 32768 characters.</td></tr>
+</tbody>
+</table>
+<p>Other fields are refused.</p>
+</section>
 <section id="schema-question" class="entry">
 <h3><a href="#schema-question">Question</a></h3>
 <p>A question that a run asks.</p>
@@ -7852,9 +8427,53 @@ td:empty{display:none}
 </tbody>
 </table>
 </section>
+<section id="schema-reload-body" class="entry">
+<h3><a href="#schema-reload-body">ReloadBody</a></h3>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>what</code></td><td>array of <code>&quot;env&quot;</code> or <code>&quot;config&quot;</code> or null</td><td>env: the variables of the home. config: the configuration file. Null: both. Not empty.</td></tr>
+</tbody>
+</table>
+<p>Other fields are refused.</p>
+</section>
 <section id="schema-reload-mcp-body" class="entry">
 <h3><a href="#schema-reload-mcp-body">ReloadMcpBody</a></h3>
 <p>Type: object</p>
+</section>
+<section id="schema-reloaded-config" class="entry">
+<h3><a href="#schema-reloaded-config">ReloadedConfig</a></h3>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>applied</code></td><td>array of string</td><td>Required. Keys whose new value is in use now.</td></tr>
+<tr><td><code>restart_required</code></td><td>array of string</td><td>Required. Keys that need a restart.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="schema-reloaded-variables" class="entry">
+<h3><a href="#schema-reloaded-variables">ReloadedVariables</a></h3>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>changed</code></td><td>integer</td><td>Required. Number of added, changed and removed variables. At least 0.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="schema-replay-deliveries-body" class="entry">
+<h3><a href="#schema-replay-deliveries-body">ReplayDeliveriesBody</a></h3>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>route</code></td><td>string</td><td>Required. 1 to 256 characters.</td></tr>
+<tr><td><code>from</code></td><td>number</td><td>Required. Inclusive. Unix time in seconds. At least 0.</td></tr>
+<tr><td><code>to</code></td><td>number or null</td><td>Exclusive. Null: now. At least 0.</td></tr>
+<tr><td><code>status</code></td><td>array of <a href="#schema-delivery-status">DeliveryStatus</a> or null</td><td>Any of these statuses. Null: failed and interrupted. Not empty.</td></tr>
+<tr><td><code>limit</code></td><td>integer or null</td><td>Null: 100. 1 to 1000.</td></tr>
+<tr><td><code>after</code></td><td>string or null</td><td><code>last_id</code> of the previous answer. At most 256 characters.</td></tr>
+</tbody>
+</table>
+<p>Other fields are refused.</p>
 </section>
 <section id="schema-replay-delivery-body" class="entry">
 <h3><a href="#schema-replay-delivery-body">ReplayDeliveryBody</a></h3>
@@ -7868,6 +8487,30 @@ td:empty{display:none}
 </tbody>
 </table>
 <p>Other fields are refused.</p>
+</section>
+<section id="schema-replay-refusal" class="entry">
+<h3><a href="#schema-replay-refusal">ReplayRefusal</a></h3>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>id</code></td><td>string</td><td>Required.</td></tr>
+<tr><td><code>code</code></td><td><a href="#schema-error-code">ErrorCode</a></td><td>Required.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="schema-replay-result" class="entry">
+<h3><a href="#schema-replay-result">ReplayResult</a></h3>
+<p>The result of replaying many deliveries.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>matched</code></td><td>integer</td><td>Required. The deliveries that the filter found. At least 0.</td></tr>
+<tr><td><code>replayed</code></td><td>integer</td><td>Required. At least 0.</td></tr>
+<tr><td><code>refused</code></td><td>array of <a href="#schema-replay-refusal">ReplayRefusal</a></td><td>Required. Those that were not replayed.</td></tr>
+<tr><td><code>last_id</code></td><td>string or null</td><td>Required. The newest delivery that was looked at.</td></tr>
+<tr><td><code>has_more</code></td><td>boolean</td><td>Required. True: the filter matches more. Repeat the request with <code>after</code>.</td></tr>
+</tbody>
+</table>
 </section>
 <section id="schema-required-action" class="entry">
 <h3><a href="#schema-required-action">RequiredAction</a></h3>
@@ -8944,6 +9587,30 @@ td:empty{display:none}
 </tbody>
 </table>
 </section>
+<section id="schema-send-message-body" class="entry">
+<h3><a href="#schema-send-message-body">SendMessageBody</a></h3>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>target</code></td><td>string</td><td>Required. One address: <code>platform:chat</code>, <code>platform:chat:thread</code>, or a platform for its home channel. 1 to 1024 characters.</td></tr>
+<tr><td><code>text</code></td><td>string</td><td>Required. Markdown. 1 to 100000 characters.</td></tr>
+<tr><td><code>extra</code></td><td>object or null</td><td>Further fields of the platform, as <code>deliver_extra</code> has them, such as <code>thread_id</code>.</td></tr>
+</tbody>
+</table>
+<p>Other fields are refused.</p>
+</section>
+<section id="schema-service-reload" class="entry">
+<h3><a href="#schema-service-reload">ServiceReload</a></h3>
+<p>The result of a reload. Null where it was not asked for.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>object</code></td><td><code>&quot;agent.service.reload&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>env</code></td><td><a href="#schema-reloaded-variables">ReloadedVariables</a> or null</td><td>Required. Number of variables that changed.</td></tr>
+<tr><td><code>config</code></td><td><a href="#schema-reloaded-config">ReloadedConfig</a> or null</td><td>Required.</td></tr>
+</tbody>
+</table>
+</section>
 <section id="schema-service-state" class="entry">
 <h3><a href="#schema-service-state">ServiceState</a></h3>
 <table class="c3">
@@ -9879,6 +10546,33 @@ td:empty{display:none}
 <tr><td><code>seq</code></td><td>integer</td><td>Required. At least 1.</td></tr>
 <tr><td><code>timestamp</code></td><td>number</td><td>Required.</td></tr>
 <tr><td><code>usage</code></td><td><a href="#schema-run-usage">RunUsage</a></td><td>Required.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="schema-variable" class="entry">
+<h3><a href="#schema-variable">Variable</a></h3>
+<p>A variable without its value.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>object</code></td><td><code>&quot;agent.variable&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>name</code></td><td>string</td><td>Required.</td></tr>
+<tr><td><code>is_set</code></td><td>boolean</td><td>Required.</td></tr>
+<tr><td><code>source</code></td><td><code>&quot;process&quot;</code> or <code>&quot;file&quot;</code> or null</td><td>Required. process: the environment of the server, which overrides the file. file: <code>.env</code> of the home. Null: not set.</td></tr>
+<tr><td><code>used_by</code></td><td>array of string</td><td>Required. Keys of the configuration that refer to it.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="schema-variable-list" class="entry">
+<h3><a href="#schema-variable-list">VariableList</a></h3>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>object</code></td><td><code>&quot;list&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>data</code></td><td>array of <a href="#schema-variable">Variable</a></td><td>Required.</td></tr>
+<tr><td><code>first_id</code></td><td>string or null</td><td>Required.</td></tr>
+<tr><td><code>last_id</code></td><td>string or null</td><td>Required. Pass it as <code>after</code>.</td></tr>
+<tr><td><code>has_more</code></td><td>boolean</td><td>Required.</td></tr>
 </tbody>
 </table>
 </section>

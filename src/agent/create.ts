@@ -75,8 +75,11 @@ export interface AgentServices {
   readonly reload: {
     /** Reads the `.env` file again. Resolves to the number of changed variables. */
     env(): Promise<number>;
-    /** Reads the configuration again and connects its MCP servers. Resolves to a status line for each. */
-    mcp(): Promise<readonly string[]>;
+    /**
+     * Reads the configuration again and connects its MCP servers. Resolves to a status line for each. `actor`: who asks
+     * for it, for the feed.
+     */
+    mcp(actor?: string): Promise<readonly string[]>;
   };
   /** Ends background processes and MCP servers. Call it after the runs are drained. */
   close(): Promise<void>;
@@ -93,9 +96,10 @@ export function createAgent(options: CreateAgentOptions): AgentServices {
   const mcp = new McpServers(log);
   const offersMcp = options.builtInTools.toolsets.includes("mcp");
   let hasServers = false;
-  const connect = (servers: McpServersOptions) => {
+  const connect = async (servers: McpServersOptions, actor: string | null = null) => {
     hasServers = Object.keys(servers).length > 0;
-    return mcp.use(servers);
+    await mcp.use(servers);
+    if (hasServers) recordServers(options, mcp.status(), actor);
   };
   let starting: Promise<void> | undefined = offersMcp
     ? connect(options.mcp.atStart()).finally(() => (starting = undefined))
@@ -122,8 +126,8 @@ export function createAgent(options: CreateAgentOptions): AgentServices {
   );
   const reload: AgentServices["reload"] = {
     env: () => variables.reload(),
-    mcp: async () => {
-      await connect(await options.mcp.read());
+    mcp: async (actor) => {
+      await connect(await options.mcp.read(), actor);
       return mcp.status().map(describeServer);
     },
   };
@@ -163,7 +167,7 @@ function ownTools(
 function createCommands(options: CreateAgentOptions, reload: AgentServices["reload"]): Commands {
   const { version, skills, settings } = options;
   const skillsIn = async (cwd: string) => (await skills.list(cwd)).skills;
-  const service = { version, reloadEnv: reload.env, reloadMcp: reload.mcp, skills: skillsIn };
+  const service = { version, reloadEnv: reload.env, reloadMcp: () => reload.mcp(), skills: skillsIn };
   const commands: Commands = new Commands(
     () => conversationCommands,
     () => sessionCommands,
@@ -174,6 +178,18 @@ function createCommands(options: CreateAgentOptions, reload: AgentServices["relo
     async (cwd = settings.workspace) => skillCommands(await skillsIn(cwd)),
   );
   return commands;
+}
+
+/** Records for the feed how the servers stand. The servers work without it. */
+function recordServers(
+  { store, log }: CreateAgentOptions,
+  status: readonly McpStatus[],
+  actor: string | null,
+): void {
+  const data = { servers: status.map(({ name, status: state, tools }) => ({ name, status: state, tools })) };
+  store
+    .write((tx) => tx.record({ type: "mcp.updated", ref: "mcp", owner: "default", data, actor }))
+    .catch((error: unknown) => log.debug("the state of the MCP servers could not be recorded", { error }));
 }
 
 function describeServer({ name, status, tools, error }: McpStatus): string {

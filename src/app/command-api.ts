@@ -1,7 +1,7 @@
 /** The operations of the HTTP API for commands, over the database of a home: nothing listens, and no work starts. */
 import { stat } from "node:fs/promises";
 import packageFile from "../../package.json" with { type: "json" };
-import { createEngine } from "../agent/model.ts";
+import { createEngine } from "../agent/engines/scripted.ts";
 import { ServiceError } from "../base/errors.ts";
 import { createLog } from "../base/observe.ts";
 import { systemClock } from "../base/time.ts";

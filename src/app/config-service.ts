@@ -10,8 +10,9 @@ import { openDocument } from "../config/file.ts";
 import { configPath, readPrivateFile, type Environment } from "../config/home.ts";
 import { createKeyRing } from "../config/keys.ts";
 import { appliesAt, differences, fileVersion, patchConfig } from "../config/patch.ts";
-import { hideSecrets, maskSecrets } from "../config/secret-values.ts";
-import type { ConfigApi, ConfigChange, ConfigState } from "../http/deps.ts";
+import { hideSecrets, maskSecrets, referredVariables, variableUses } from "../config/secret-values.ts";
+import type { Variables } from "../config/variables.ts";
+import type { ConfigApi, ConfigChange, ConfigState, VariableState } from "../http/deps.ts";
 import { requireUsableRoutes } from "../webhook/routes/route.ts";
 import { configuredProviders, createCatalog } from "./models.ts";
 import { approvalSettings } from "./settings.ts";
@@ -25,6 +26,7 @@ export interface ConfigServiceDeps {
   /** What its file and its variables said at the start, without options of the command line. */
   readonly fileConfig: Config;
   readonly log: Log;
+  readonly variables: Variables;
   /** The settings of the agent, which reads them at each use. */
   readonly settings: object;
   /** Absent: the default model is fixed. */
@@ -81,6 +83,50 @@ export class ConfigService implements ConfigApi {
       applied: applied.map(formatDotPath),
       restartRequired: changed.filter((path) => !applied.includes(path)).map(formatDotPath),
     };
+  }
+
+  async reload(): Promise<Pick<ConfigChange, "applied" | "restartRequired">> {
+    const { home, env } = this.#deps;
+    const loaded = await loadConfig({ home, env });
+    hideSecrets(loaded);
+    const errors = loaded.issues.filter(({ severity }) => severity === "error");
+    const issues = [...errors, ...findUseIssues(loaded)];
+    if (issues.length > 0) {
+      const list = issues.map(({ path, message }) => `${path} ${message}`.trim()).join(". ");
+      const what = `The configuration is not valid: ${list}. Nothing was changed.`;
+      throw new ServiceError("invalid_config", what, { details: { issues } });
+    }
+    const applied = await this.#apply(differences(this.#fileUsed, loaded.config));
+    const restartRequired = differences(this.#fileUsed, loaded.config).map(formatDotPath);
+    return { applied: applied.map(formatDotPath), restartRequired };
+  }
+
+  async variables(): Promise<readonly VariableState[]> {
+    const { home, env, variables } = this.#deps;
+    const [{ config }, stored] = await Promise.all([loadConfig({ home, env }), variables.stored()]);
+    const uses = variableUses(config);
+    const names = new Set([...Object.keys(stored), ...uses.keys()]);
+    const all = [...names].map((name) => {
+      return { name, source: variables.sourceOf(name, stored), usedBy: uses.get(name) ?? [] };
+    });
+    const isReferred = (name: string) => referredVariables(config).has(name);
+    // Most variables that could supply a setting are not set.
+    return all
+      .filter(({ name, source }) => source !== undefined || isReferred(name))
+      .toSorted((a, b) => (a.name < b.name ? -1 : 1));
+  }
+
+  async setVariable(name: string, value: string | undefined): Promise<void> {
+    const { variables } = this.#deps;
+    const stored = await variables.stored();
+    const source = variables.sourceOf(name, stored);
+    if (source === "process") {
+      const what = `${name} is set in the environment of the server, which overrides the file. Change it there, and restart.`;
+      throw new ServiceError("variable_is_static", what, { param: "name" });
+    }
+    if (value !== undefined) return variables.set(name, value);
+    if (await variables.remove(name)) return;
+    throw new ServiceError("variable_not_found", `The variable ${name} is not set in the file.`);
   }
 
   /** Applies the keys that may change while the service runs. Returns those that it applied. */

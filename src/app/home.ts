@@ -2,9 +2,11 @@
  * The home folder and its configuration: the first step of every start. Imports little, because the host of `agentd rpc`
  * waits for it.
  */
+import { existsSync } from "node:fs";
 import { realpath } from "node:fs/promises";
 import { homedir } from "node:os";
 import type { Config } from "../../generated/config/types.gen.ts";
+import { ServiceError } from "../base/errors.ts";
 import { createLog, type Log } from "../base/observe.ts";
 import { loadConfig, requireValid, type LoadedConfig } from "../config/config.ts";
 import {
@@ -15,6 +17,7 @@ import {
   resolvePaths,
   type ConfigPaths,
 } from "../config/home.ts";
+import { stagedRestorePath } from "../config/restore.ts";
 import { hideSecrets } from "../config/secret-values.ts";
 import { openStore } from "../store/open.ts";
 import type { Store } from "../store/store.ts";
@@ -26,6 +29,8 @@ export interface HomeOptions {
   readonly home?: string;
   readonly profile?: string;
   readonly log?: Log;
+  /** True: first restores the backup that waits in the home, if there is one. */
+  readonly restoresStaged?: boolean;
   /** Creates the log from its settings, unless `log` is given. Default: JSON lines on stderr. */
   readonly openLog?: (settings: Config["log"], home: string) => Log;
 }
@@ -52,7 +57,8 @@ export interface Home {
  * ServiceError `invalid_config` lists the errors.
  */
 export async function openHome(options: HomeOptions): Promise<Home> {
-  const notices = await prepareHome(folderOf(options));
+  const folder = folderOf(options);
+  const notices = [...(await prepareHome(folder)), ...(await restoreNotices(options, folder))];
   const { home, loaded } = await read(options);
   for (const notice of notices) home.log.warn(notice);
   logWarnings(loaded, home.log);
@@ -91,6 +97,26 @@ async function read(options: HomeOptions): Promise<{ readonly home: Home; readon
 
 function folderOf({ env, home, profile }: HomeOptions): string {
   return home ?? resolveHome({ env, userHome: homedir(), ...(profile === undefined ? {} : { profile }) });
+}
+
+/** Restores what waits in the home, and returns a sentence about it. A damaged archive does not stop the start. */
+async function restoreNotices(
+  { env, restoresStaged }: HomeOptions,
+  home: string,
+): Promise<readonly string[]> {
+  if (!restoresStaged || !existsSync(stagedRestorePath(home))) return [];
+  const { restoreStaged } = await import("./backup/restore.ts");
+  try {
+    const restored = await restoreStaged({ env, home, userHome: homedir() });
+    if (!restored)
+      return ["A backup waits to be restored, but another process uses the database. Stop it, then restart."];
+    const { manifest, replaced } = restored;
+    const kept = replaced === undefined ? "" : ` What it replaced is in ${replaced}.`;
+    return [`The home was restored from the backup of ${manifest.created_at}.${kept}`];
+  } catch (error) {
+    if (!(error instanceof ServiceError)) throw error;
+    return [`The backup that waited to be restored was refused: ${error.message}`];
+  }
 }
 
 /** Opens the database of the home. ServiceError `state_store_unavailable`. */

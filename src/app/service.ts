@@ -9,6 +9,7 @@ import { ServiceApi, startListener } from "./wire-http.ts";
 import { createHub, wireService, type WiredService, type CoreOptions, type ServiceOptions } from "./wire.ts";
 import type { KeyRing } from "../http/edge/access.ts";
 import type { RpcHub } from "../rpc/events/hub.ts";
+import type { Log } from "../base/observe.ts";
 import type { Store } from "../store/store.ts";
 
 /** A running service. */
@@ -52,6 +53,8 @@ export async function startService(options: ServiceOptions): Promise<Service> {
     await receiver?.listen();
     // Clients can connect before this: the scheduler waits until recovery has settled interrupted runs.
     const { agent } = wired.wiredAgent;
+    const { store, log } = agent.deps;
+    await recordService(store, { type: "service.started", version: options.version }, log);
     void agent.recovered.then(() => (agent.runs.draining ? undefined : scheduler?.start()));
     const webhooks = receiver && { webhookRoutes: receiver.routes };
     const webhookUrl = receiver?.url === undefined ? {} : { webhookUrl: receiver.url };
@@ -65,6 +68,20 @@ export async function startService(options: ServiceOptions): Promise<Service> {
     for (const close of wired.closers) await close();
     throw error;
   }
+}
+
+/** Records for the feed that a service with a listener starts or stops. It works without that. */
+function recordService(
+  store: Store,
+  { type, version }: { readonly type: "service.started" | "service.stopped"; readonly version?: string },
+  log: Log,
+): Promise<void> {
+  const data = { instance: store.owner, ...(version === undefined ? {} : { version }) };
+  return store
+    .write((tx) => tx.record({ type, ref: "service", owner: "default", data, actor: null }), {
+      durable: false,
+    })
+    .catch((error: unknown) => log.warn("the feed misses a start or a stop of the service", { error }));
 }
 
 /** Starts a service without a listener. The caller opens connections on `hub`. */
@@ -154,6 +171,8 @@ function stopper(
     await waitAtMost(systemClock, LAST_EVENTS_MS, hub.caughtUp());
     hub.close();
     await Promise.all([listener?.close(CLOSE_GRACE_MS), receiver?.close(CLOSE_GRACE_MS)]);
+    const { store, log } = wiredAgent.agent.deps;
+    if (listener) await recordService(store, { type: "service.stopped" }, log);
     for (const close of closers) await close();
   };
   return ({ graceMs = drainMs } = {}) => (stopping ??= stop(graceMs));

@@ -52,7 +52,7 @@ export interface StartedService {
  */
 export async function startFromHome(options: StartOptions): Promise<StartedService> {
   const { env: processEnv } = options;
-  const home = await openHome(options);
+  const home = await openHome({ ...options, restoresStaged: true });
   const { env, log } = home;
   const keyed = await ensureApiKey({ config: home.config, home: home.folder });
   const { config: fileConfig, created: keyCreated, path } = keyed;

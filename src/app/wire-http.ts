@@ -131,7 +131,7 @@ function httpDeps(
     ...made,
     webhooks: webhookService(options, wired),
     config: configApi(options, deps),
-    service: serviceControl(options, runs),
+    service: serviceControl(options, wired),
     delivery: deliveryOf(options, wired),
     tooling: toolingOf(options, wired),
     version,
@@ -177,20 +177,29 @@ function webhookService(options: ServiceOptions, wired: ApiParts): HttpDeps["web
 }
 
 function serviceControl(
-  { config, paths, log }: ServiceOptions,
-  runs: WiredService["wiredAgent"]["agent"]["runs"],
+  { config, paths, log, env, processEnv = env }: ServiceOptions,
+  { wiredAgent: { agent, reload } }: ApiParts,
 ): HttpDeps["service"] {
+  const { agentHome: home, userHome, workspace, databaseUrl: url } = paths;
+  const { runs } = agent;
   return {
+    reloadVariables: reload.env,
+    check: async () => {
+      const { runChecks } = await import("../cli/doctor/checks.ts");
+      // The port is this server's own.
+      return runChecks({ env: processEnv, userHome, home }, { without: ["port"] });
+    },
+    stageRestore: async (archive, options) => {
+      const { stageRestore } = await import("./backup/restore.ts");
+      return stageRestore(home, archive, options);
+    },
     drainMs: config.api_server.drain_seconds * 1000,
     drain: (graceMs) => {
       runs.drain(graceMs).catch((error: unknown) => log.error("draining failed", { error }));
     },
     backUp: async (options) => {
       const { archiveOf } = await import("./backup/backup.ts");
-      return archiveOf(
-        { home: paths.agentHome, workspace: paths.workspace, url: paths.databaseUrl },
-        options,
-      );
+      return archiveOf({ home, workspace, url }, options);
     },
   };
 }
@@ -200,11 +209,13 @@ function configApi(
   options: ServiceOptions,
   { log, settings }: WiredService["wiredAgent"]["agent"]["deps"],
 ): HttpDeps["config"] {
-  const { config, fileConfig = config, paths, processEnv: env = options.env, setDefaultModel } = options;
+  const { config, fileConfig = config, paths, variables, setDefaultModel } = options;
+  const { processEnv: env = options.env } = options;
   const make = async () => {
     const { ConfigService } = await import("./config-service.ts");
     const model = setDefaultModel ? { setDefaultModel } : {};
-    return new ConfigService({ home: paths.agentHome, env, config, fileConfig, log, settings, ...model });
+    const { agentHome: home } = paths;
+    return new ConfigService({ home, env, config, fileConfig, log, settings, variables, ...model });
   };
   let made: ReturnType<typeof make> | undefined;
   return () => (made ??= make());
@@ -225,10 +236,7 @@ function toolingOf(
     keyBudgets: () => deps.keyLimits?.dayBudgets() ?? [],
     openBudget: async ({ owner, key, model }) => {
       await deps.prices.prepare([model]);
-      const { Budgets } = await import("../agent/usage/budgets.ts");
-      const budgets = new Budgets(deps);
-      await budgets.refresh({ owner, key });
-      return budgets.open({ id: "", owner, key }, {});
+      return agent.runs.openBudget({ owner, key });
     },
     skills,
     mcp: { ...mcp, reload: reload.mcp },

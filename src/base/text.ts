@@ -133,7 +133,7 @@ let loaded: typeof NodeCrypto | undefined;
 const nodeCrypto = () => (loaded ??= process.getBuiltinModule("node:crypto"));
 
 /** Returns the SHA-256 of the text's UTF-8 bytes, in hex. */
-export function sha256(text: string): string {
+export function sha256(text: string | Uint8Array): string {
   return nodeCrypto().hash("sha256", text);
 }
 

@@ -40,6 +40,22 @@ export function secretSettings(): readonly string[] {
   return [...allSettings()].flatMap(([name, isSecret]) => (isSecret ? [name] : []));
 }
 
+/** Returns every variable that supplies a setting by its name, with the key of the setting. */
+export function settingVariables(): readonly (readonly [variable: string, key: string])[] {
+  const platforms = namesAt(["platforms"]).filter((name) => name !== "webhook") as PlatformName[];
+  return [
+    ...Object.entries(environmentVariables).map(([name, path]) => [name, path.join(".")] as const),
+    ...platforms.flatMap((platform) =>
+      platformKeys(platform).flatMap(({ key, variables }) =>
+        variables.map((name) => [name, `platforms.${platform}.extra.${key}`] as const),
+      ),
+    ),
+    ...Object.entries(conventionalVariables).flatMap(([type, names]) =>
+      names.map((name) => [name, `model.providers.${type}.api_key`] as const),
+    ),
+  ];
+}
+
 function allSettings(): ReadonlyMap<string, boolean> {
   settings ??= new Map([
     ...Object.entries(environmentVariables).map(([name, path]) => [name, isSecretAt(path)] as const),

@@ -265,6 +265,32 @@ export async function setEnvVariable(
   await withFileLock(path, () => write(path, name, value, isMarked));
 }
 
+/** Removes one variable and keeps every other line, as {@link setEnvVariable}. Resolves to whether the file had it. */
+export async function removeEnvVariable(path: string, name: string): Promise<boolean> {
+  return withFileLock(path, async () => {
+    const text = (await readPrivateFile(path)) ?? "";
+    const { [name]: old, ...wanted } = parse(text).variables;
+    if (old === undefined) return false;
+    const next = withoutVariable(text, name);
+    // The parser decides what a line means: a matching line may be part of a quoted value.
+    if (isSame(parse(next).variables, wanted)) {
+      await writePrivateFile(path, next);
+      return true;
+    }
+    throw new ServiceError(
+      "invalid_config",
+      `${name} cannot be removed from ${path} without changing other variables. Remove it by hand.`,
+    );
+  });
+}
+
+/** Removes everything that sets `name`, with its mark. A quoted value may have several lines. */
+function withoutVariable(text: string, name: string): string {
+  const mark = "(?:^[ \\t]*#[ \\t]*secret\\b.*\\r?\\n)?";
+  const value = "[ \\t]*(?:\"[^\"]*\"|'[^']*'|`[^`]*`)?.*(?:\\r?\\n|$)";
+  return text.replace(new RegExp(`${mark}^[ \\t]*(?:export[ \\t]+)?${name}[ \\t]*=${value}`, "gim"), "");
+}
+
 /**
  * Returns the value of `name`; `make` supplies it when the file has none (or an empty one). Concurrent processes get
  * the same value, and `created` is true for one of them.

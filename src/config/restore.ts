@@ -7,6 +7,11 @@ import { readPrivateFile, withFileLock, writePrivateFile } from "./home.ts";
 /** Exists only while entries are moved. */
 const PLAN = ".restore.json";
 
+/** Returns the path of the archive that the next start of the service restores. No backup takes it along. */
+export function stagedRestorePath(home: string): string {
+  return join(home, ".restore-next.tar.gz");
+}
+
 export interface Replacement {
   /** A folder in the home with the new entries. */
   readonly staged: string;

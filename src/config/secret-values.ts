@@ -1,9 +1,9 @@
 /** Which values of a configuration and of an environment are secret, for the redactor and for people. Pure. */
 import type { Config } from "../../generated/config/types.gen.ts";
-import { getAtPath, isRecord } from "../base/data.ts";
+import { formatDotPath, getAtPath, isRecord } from "../base/data.ts";
 import { looksLikeCredential, registerSecret } from "../base/observe.ts";
 import { NO_AUTH, schemaAt } from "./check.ts";
-import { isSecretSetting } from "./environment.ts";
+import { isSecretSetting, settingVariables } from "./environment.ts";
 import type { Environment } from "./home.ts";
 
 const MASK = "[redacted]";
@@ -48,6 +48,27 @@ export function secretReferences(config: Config): ReadonlySet<string> {
 /** Registers everything that {@link secretValues} finds with the redactor. */
 export function hideSecrets({ config, env, secretNames }: SecretSources): void {
   for (const secret of secretValues(config, env, secretNames)) registerSecret(secret);
+}
+
+/** Returns the settings that each variable supplies: by a reference, or by its name. */
+export function variableUses(config: Config): ReadonlyMap<string, readonly string[]> {
+  const pairs = [...referencesIn(config), ...settingVariables()];
+  const byName = Map.groupBy(pairs, ([name]) => name);
+  return new Map(
+    [...byName].map(([name, found]) => [name, [...new Set(found.map(([, key]) => key))]] as const),
+  );
+}
+
+/** Returns the variables that the configuration refers to. */
+export function referredVariables(config: Config): ReadonlySet<string> {
+  return new Set(referencesIn(config).map(([name]) => name));
+}
+
+function referencesIn(config: Config): readonly (readonly [name: string, key: string])[] {
+  return settingsIn(config).flatMap(({ path, text }) => {
+    const name = referenceIn(text);
+    return name === undefined ? [] : [[name, formatDotPath(path)] as const];
+  });
 }
 
 interface Leaf {

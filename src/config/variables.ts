@@ -2,6 +2,7 @@
 import { registerSecret } from "../base/observe.ts";
 import {
   readEnvFile,
+  removeEnvVariable,
   setEnvVariable,
   watchEnvFile,
   type EnvFile,
@@ -56,6 +57,27 @@ export class Variables {
     // After a restart, neither the name nor the value may show that it is a secret.
     await setEnvVariable(this.#path, name, value, { isMarked: !isSecretName(name) });
     this.#file = { ...this.#file, [name]: value };
+  }
+
+  /** Removes a variable from the file. Resolves to whether the file had it. ServiceError `invalid_config`. */
+  async remove(name: string): Promise<boolean> {
+    const isRemoved = await removeEnvVariable(this.#path, name);
+    const { [name]: _, ...others } = this.#file;
+    this.#file = others;
+    return isRemoved;
+  }
+
+  /** Returns where a variable comes from: the environment of the process overrides the file. */
+  sourceOf(name: string, file: Environment = this.#file): "process" | "file" | undefined {
+    if (this.#env[name]) return "process";
+    return file[name] ? "file" : undefined;
+  }
+
+  /** Reads the variables of the file as it is now, without using them. */
+  async stored(): Promise<Environment> {
+    const file = await readEnvFile(this.#path);
+    this.#hide(file);
+    return file.variables;
   }
 
   /** Reloads the file. Resolves to the number of added, changed and removed variables. */

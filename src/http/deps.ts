@@ -64,11 +64,38 @@ export interface ServiceControl {
   readonly drainMs: number;
   /** Refuses new work, and lets active runs finish for `graceMs`. */
   drain(graceMs: number): void;
+  /** Reads the variables of the home again. Resolves to the number that changed. */
+  reloadVariables(): Promise<number>;
+  /** Runs the checks of the installation. */
+  check(): Promise<readonly Finding[]>;
+  /** Checks an archive, and keeps it for the next start unless `dryRun`. ServiceError `invalid_request`. */
+  stageRestore(archive: Uint8Array, options: { readonly dryRun: boolean }): Promise<StagedBackup>;
   /** Resolves to an archive, whose temporary file is deleted once it is read. ServiceError `state_store_unavailable`. */
   backUp(options: {
     readonly withSecrets: boolean;
     readonly withWorkspace: boolean;
   }): Promise<{ readonly name: string; readonly content: AsyncIterable<Uint8Array> }>;
+}
+
+/** The result of one check of the installation. */
+export interface Finding {
+  readonly name: string;
+  /** skip: another check must pass first. */
+  readonly status: "ok" | "warn" | "fail" | "skip";
+  readonly detail: string;
+  /** What to do. */
+  readonly fix?: string;
+}
+
+/** What an archive holds. */
+export interface StagedBackup {
+  readonly files: readonly unknown[];
+  /** The version of agentd that made it. */
+  readonly version: string;
+  readonly created_at: string;
+  readonly database: "copied" | "absent" | "elsewhere";
+  readonly secrets: boolean;
+  readonly omitted: readonly string[];
 }
 
 /** Reads and changes the configuration. */
@@ -84,6 +111,27 @@ export interface ConfigApi {
     patch: Readonly<Record<string, unknown>>,
     options: { readonly dryRun: boolean; readonly check: (version: string) => void },
   ): Promise<ConfigChange>;
+  /**
+   * Reads the file again and applies what may change while the service runs. ServiceError `invalid_config` with every
+   * mistake in `details.issues`: nothing changes then.
+   */
+  reload(): Promise<Pick<ConfigChange, "applied" | "restartRequired">>;
+  /** The variables of the file and those that the configuration uses, by name. */
+  variables(): Promise<readonly VariableState[]>;
+  /**
+   * Sets a variable of the file; undefined removes it. ServiceError `variable_is_static`, `variable_not_found`,
+   * `invalid_config`.
+   */
+  setVariable(name: string, value: string | undefined): Promise<void>;
+}
+
+/** A variable without its value. */
+export interface VariableState {
+  readonly name: string;
+  /** process: the environment of the server, which overrides the file. Undefined: it is not set. */
+  readonly source: "process" | "file" | undefined;
+  /** Keys of the configuration that use it. */
+  readonly usedBy: readonly string[];
 }
 
 export interface ConfigState {
@@ -118,7 +166,10 @@ export interface ToolingDeps extends Pick<Agent["deps"], "engine" | "prices" | "
     readonly model: ModelRef;
   }): Promise<Budget>;
   readonly skills: AgentServices["skills"];
-  readonly mcp: AgentServices["mcp"] & { reload(): Promise<unknown> };
+  readonly mcp: AgentServices["mcp"] & {
+    /** `actor`: who asks for it, for the feed. */
+    reload(actor: string): Promise<unknown>;
+  };
   readonly enabledToolsets: readonly string[];
   /** Whether the configuration names the provider. */
   isConfigured(provider: string): boolean;

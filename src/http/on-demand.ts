@@ -9,7 +9,15 @@ import type { RunSubscribers } from "./runs/read.ts";
 
 /** Each module with its operations: add the name of an operation to its module. */
 export const onDemand = {
-  ...from(() => import("./admin/config.ts"), "getConfig", "updateConfig", "getConfigSchema"),
+  ...from(
+    () => import("./admin/config.ts"),
+    "getConfig",
+    "updateConfig",
+    "getConfigSchema",
+    "listVariables",
+    "putVariable",
+    "deleteVariable",
+  ),
   ...from(
     () => import("./admin/keys.ts"),
     "listKeys",
@@ -20,7 +28,14 @@ export const onDemand = {
     "rotateKey",
   ),
   ...from(() => import("./admin/logs.ts"), "listLogs"),
-  ...from(() => import("./admin/service.ts"), "drainService", "createBackup"),
+  ...from(
+    () => import("./admin/service.ts"),
+    "drainService",
+    "reloadService",
+    "getDoctor",
+    "createBackup",
+    "importBackup",
+  ),
   ...from(
     () => import("./console/sign-in.ts"),
     "createConsoleCode",
@@ -49,11 +64,13 @@ export const onDemand = {
     "getOccurrence",
     "getOccurrenceOutput",
   ),
+  ...from(() => import("./control/jobs/import.ts"), "importJobs"),
   ...from(() => import("./control/jobs/calendar.ts"), "getCalendar"),
   ...from(
     () => import("./control/outbox/messages.ts"),
     "listMessages",
     "getMessage",
+    "sendMessage",
     "retryMessage",
     "dropMessage",
     "retryMessages",
@@ -63,6 +80,7 @@ export const onDemand = {
   ...from(() => import("./control/questions/grants.ts"), "listGrants", "deleteGrant"),
   ...from(
     () => import("./control/sessions/actions.ts"),
+    "createSession",
     "forkSession",
     "compressSession",
     "undoSession",
@@ -84,6 +102,7 @@ export const onDemand = {
     "listDeliveries",
     "getDelivery",
     "replayDelivery",
+    "replayDeliveries",
   ),
   ...from(() => import("./usage/usage.ts"), "getUsage"),
   ...from(() => import("./usage/budgets.ts"), "listBudgets"),

@@ -14,7 +14,7 @@ export async function copySqlite(from: string, to: string): Promise<void> {
     runOn(from, (database) => database.prepare("vacuum into ?").run(to));
     await chmod(to, 0o600);
     runOn(to, (database) => {
-      database.prepare("update metadata set value = lower(hex(randomblob(16))) where key = 'epoch'").run();
+      setEpoch(database);
       const [finding] = database.prepare("pragma quick_check(1)").all();
       if (Object.values(finding ?? {})[0] !== "ok")
         throw unavailable(`The copy of ${from} is damaged. Try again.`);
@@ -23,6 +23,25 @@ export async function copySqlite(from: string, to: string): Promise<void> {
   } catch (error) {
     throw toStoreError(error);
   }
+}
+
+/**
+ * Gives a restored database a new epoch and an empty feed: its positions are given out again, so that a cursor of an
+ * earlier use would skip changes silently. Throws ServiceError `state_store_unavailable`.
+ */
+export function renewEpoch(path: string): void {
+  try {
+    runOn(path, (database) => {
+      setEpoch(database);
+      database.exec("delete from changes; delete from metadata where key = 'changes_floor'");
+    });
+  } catch (error) {
+    throw toStoreError(error);
+  }
+}
+
+function setEpoch(database: DatabaseSync): void {
+  database.prepare("update metadata set value = lower(hex(randomblob(16))) where key = 'epoch'").run();
 }
 
 function runOn(path: string, work: (database: DatabaseSync) => unknown): void {

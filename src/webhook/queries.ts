@@ -54,6 +54,51 @@ export function listDeliveries(
   return query.orderBy("id", "desc").limit(limit).execute();
 }
 
+export interface ReplayFilter {
+  readonly owner: string;
+  readonly route: string;
+  readonly statuses: readonly string[];
+  /** Inclusive. */
+  readonly fromMs: number;
+  /** Exclusive. */
+  readonly toMs: number;
+  /** The id of the last delivery that was looked at. */
+  readonly after?: string | undefined;
+  readonly limit: number;
+}
+
+/** A replay in one of these states repeats nothing: it is under way, or has succeeded. */
+const HELD = ["accepted", "running", "completed", "delivered"];
+
+/** Returns the ids of deliveries to replay, oldest first: no replays, and none whose replay is open or has succeeded. */
+export async function listReplayable(
+  store: Store,
+  { owner, route, statuses, fromMs, toMs, after, limit }: ReplayFilter,
+): Promise<readonly string[]> {
+  let query = store.read
+    .selectFrom("deliveries")
+    .select("id")
+    .where("route", "=", route)
+    .where("owner", "=", owner)
+    .where("replay_of", "is", null)
+    .where("status", "in", statuses)
+    .where("created_at", ">=", fromMs)
+    .where("created_at", "<", toMs)
+    .where(({ not, exists, selectFrom }) =>
+      not(
+        exists(
+          selectFrom("deliveries as replay")
+            .select("replay.id")
+            .whereRef("replay.replay_of", "=", "deliveries.id")
+            .where("replay.status", "in", HELD),
+        ),
+      ),
+    );
+  if (after !== undefined) query = query.where("id", ">", after);
+  const rows = await query.orderBy("id").limit(limit).execute();
+  return rows.map(({ id }) => id);
+}
+
 /** Returns when the newest delivery of each route came, in milliseconds since the epoch. */
 export async function lastDeliveries(
   store: Store,

@@ -19,7 +19,7 @@ import type { StageName, VerifiedRequest, WebhookAnswer } from "./receive/evalua
 import { accepted, coalesced, delivered } from "./receive/evaluate.ts";
 import { filterFiles } from "./receive/filter.ts";
 import type { PortOptions } from "./receive/ports.ts";
-import { bodyOf, replayDelivery, trustedStage, type ReplayOptions } from "./receive/replay.ts";
+import { bodyOf, checkReplay, replayDelivery, trustedStage, type ReplayOptions } from "./receive/replay.ts";
 import { findProblems, toolsetNames } from "./receiver.ts";
 import {
   receiverUrl,
@@ -117,8 +117,18 @@ export class WebhookService {
 
   /** Replays a delivery. Resolves to the id of the new one. ServiceError `receiver_disabled`; see {@link replayDelivery}. */
   async replay(delivery: Delivery, options: ReplayOptions): Promise<string> {
+    return replayDelivery(this.requireReceiver().deps, delivery, options);
+  }
+
+  /** Throws what {@link replay} would throw for this delivery, as far as that is known before. */
+  async checkReplay(delivery: Delivery): Promise<void> {
+    await checkReplay(this.requireReceiver().deps, delivery);
+  }
+
+  /** Returns the receiver. ServiceError `receiver_disabled`. */
+  requireReceiver(): ActiveReceiver {
     const { receiver } = this.#options;
-    if (receiver) return replayDelivery(receiver.deps, delivery, options);
+    if (receiver) return receiver;
     const what = "The webhook receiver is off. Set platforms.webhook.enabled to true and restart the server.";
     throw new ServiceError("receiver_disabled", what);
   }

@@ -2,7 +2,7 @@
 
 import { client } from './client.gen.ts';
 import type { Client, ClientMeta, Options as Options2, RequestResult, ServerSentEventsResult, TDataShape } from './client/index.ts';
-import type { AnswerQuestionData, AnswerQuestionErrors, AnswerQuestionResponses, CancelResponseData, CancelResponseErrors, CancelResponseResponses, CompressSessionData, CompressSessionErrors, CompressSessionResponses, CreateBackupData, CreateBackupErrors, CreateBackupResponses, CreateChatCompletionData, CreateChatCompletionErrors, CreateChatCompletionResponses, CreateConsoleCodeData, CreateConsoleCodeErrors, CreateConsoleCodeResponses, CreateConsoleSessionData, CreateConsoleSessionErrors, CreateConsoleSessionResponses, CreateJobData, CreateJobErrors, CreateJobResponses, CreateKeyData, CreateKeyErrors, CreateKeyResponses, CreateResponseData, CreateResponseErrors, CreateResponseResponses, CreateRouteData, CreateRouteErrors, CreateRouteResponses, CreateRunData, CreateRunErrors, CreateRunResponses, CreateSocketTicketData, CreateSocketTicketErrors, CreateSocketTicketResponses, DeleteConsoleSessionData, DeleteConsoleSessionErrors, DeleteConsoleSessionResponses, DeleteConsoleSessionsData, DeleteConsoleSessionsErrors, DeleteConsoleSessionsResponses, DeleteGrantData, DeleteGrantErrors, DeleteGrantResponses, DeleteJobData, DeleteJobErrors, DeleteJobResponses, DeleteKeyData, DeleteKeyErrors, DeleteKeyResponses, DeleteResponseData, DeleteResponseErrors, DeleteResponseResponses, DeleteRouteData, DeleteRouteErrors, DeleteRouteResponses, DeleteSessionData, DeleteSessionErrors, DeleteSessionResponses, DetectProvidersData, DetectProvidersErrors, DetectProvidersResponses, DrainServiceData, DrainServiceErrors, DrainServiceResponses, DropMessageData, DropMessageErrors, DropMessageResponses, DropMessagesData, DropMessagesErrors, DropMessagesResponses, ExportSessionData, ExportSessionErrors, ExportSessionResponses, ForkSessionData, ForkSessionErrors, ForkSessionResponses, GetCalendarData, GetCalendarErrors, GetCalendarResponses, GetCapabilitiesData, GetCapabilitiesErrors, GetCapabilitiesResponses, GetConfigData, GetConfigErrors, GetConfigResponses, GetConfigSchemaData, GetConfigSchemaErrors, GetConfigSchemaResponses, GetConsoleSessionData, GetConsoleSessionErrors, GetConsoleSessionResponses, GetDeliveryData, GetDeliveryErrors, GetDeliveryResponses, GetDetailedHealthData, GetDetailedHealthErrors, GetDetailedHealthResponses, GetDocsData, GetDocsErrors, GetDocsResponses, GetHealthData, GetHealthErrors, GetHealthResponses, GetHealthV1Data, GetHealthV1Errors, GetHealthV1Responses, GetJobData, GetJobErrors, GetJobResponses, GetKeyData, GetKeyErrors, GetKeyResponses, GetMessageData, GetMessageErrors, GetMessageResponses, GetMetricsData, GetMetricsErrors, GetMetricsResponses, GetModelData, GetModelErrors, GetModelResponses, GetOccurrenceData, GetOccurrenceErrors, GetOccurrenceOutputData, GetOccurrenceOutputErrors, GetOccurrenceOutputResponses, GetOccurrenceResponses, GetOpenApiData, GetOpenApiErrors, GetOpenApiResponses, GetPlatformData, GetPlatformErrors, GetPlatformResponses, GetQuestionData, GetQuestionErrors, GetQuestionResponses, GetResponseData, GetResponseErrors, GetResponseResponses, GetRootData, GetRootErrors, GetRouteData, GetRouteErrors, GetRouteResponses, GetRunData, GetRunErrors, GetRunResponses, GetSchedulerData, GetSchedulerErrors, GetSchedulerResponses, GetSessionData, GetSessionErrors, GetSessionResponses, GetSkillData, GetSkillErrors, GetSkillResponses, GetUsageData, GetUsageErrors, GetUsageResponses, ListBudgetsData, ListBudgetsErrors, ListBudgetsResponses, ListConsoleSessionsData, ListConsoleSessionsErrors, ListConsoleSessionsResponses, ListDeliveriesData, ListDeliveriesErrors, ListDeliveriesResponses, ListGrantsData, ListGrantsErrors, ListGrantsResponses, ListJobsData, ListJobsErrors, ListJobsResponses, ListJobTimesData, ListJobTimesErrors, ListJobTimesResponses, ListKeysData, ListKeysErrors, ListKeysResponses, ListLogsData, ListLogsErrors, ListLogsResponses, ListMcpServersData, ListMcpServersErrors, ListMcpServersResponses, ListMessagesData, ListMessagesErrors, ListMessagesResponses, ListModelsData, ListModelsErrors, ListModelsResponses, ListOccurrencesData, ListOccurrencesErrors, ListOccurrencesResponses, ListPlatformsData, ListPlatformsErrors, ListPlatformsResponses, ListPricesData, ListPricesErrors, ListPricesResponses, ListProvidersData, ListProvidersErrors, ListProvidersResponses, ListQuestionsData, ListQuestionsErrors, ListQuestionsResponses, ListResponseInputItemsData, ListResponseInputItemsErrors, ListResponseInputItemsResponses, ListRoutesData, ListRoutesErrors, ListRoutesResponses, ListRunsData, ListRunsErrors, ListRunsResponses, ListSessionMessagesData, ListSessionMessagesErrors, ListSessionMessagesResponses, ListSessionsData, ListSessionsErrors, ListSessionsResponses, ListSkillsData, ListSkillsErrors, ListSkillsResponses, ListToolsData, ListToolsErrors, ListToolsetsData, ListToolsetsErrors, ListToolsetsResponses, ListToolsResponses, PauseJobData, PauseJobErrors, PauseJobResponses, ReloadMcpData, ReloadMcpErrors, ReloadMcpResponses, ReplayDeliveryData, ReplayDeliveryErrors, ReplayDeliveryResponses, ResolveRunApprovalData, ResolveRunApprovalErrors, ResolveRunApprovalResponses, ResumeJobData, ResumeJobErrors, ResumeJobResponses, RetryMessageData, RetryMessageErrors, RetryMessageResponses, RetryMessagesData, RetryMessagesErrors, RetryMessagesResponses, RotateKeyData, RotateKeyErrors, RotateKeyResponses, RotateRouteSecretData, RotateRouteSecretErrors, RotateRouteSecretResponses, RunJobData, RunJobErrors, RunJobResponses, SteerRunData, SteerRunErrors, SteerRunResponses, StopRunData, StopRunErrors, StopRunResponses, StreamEventsData, StreamEventsErrors, StreamEventsResponses, StreamRunEventsData, StreamRunEventsErrors, StreamRunEventsResponse, StreamRunEventsResponses, StreamSessionEventsData, StreamSessionEventsErrors, StreamSessionEventsResponse, StreamSessionEventsResponses, TestModelData, TestModelErrors, TestModelResponses, TestPlatformData, TestPlatformErrors, TestPlatformResponses, TestRouteData, TestRouteErrors, TestRouteResponses, UndoSessionData, UndoSessionErrors, UndoSessionResponses, UpdateConfigData, UpdateConfigErrors, UpdateConfigResponses, UpdateJobData, UpdateJobErrors, UpdateJobResponses, UpdateKeyData, UpdateKeyErrors, UpdateKeyResponses, UpdateRouteData, UpdateRouteErrors, UpdateRouteResponses, UpdateSessionData, UpdateSessionErrors, UpdateSessionResponses } from './types.gen.ts';
+import type { AnswerQuestionData, AnswerQuestionErrors, AnswerQuestionResponses, CancelResponseData, CancelResponseErrors, CancelResponseResponses, CompressSessionData, CompressSessionErrors, CompressSessionResponses, CreateBackupData, CreateBackupErrors, CreateBackupResponses, CreateChatCompletionData, CreateChatCompletionErrors, CreateChatCompletionResponses, CreateConsoleCodeData, CreateConsoleCodeErrors, CreateConsoleCodeResponses, CreateConsoleSessionData, CreateConsoleSessionErrors, CreateConsoleSessionResponses, CreateJobData, CreateJobErrors, CreateJobResponses, CreateKeyData, CreateKeyErrors, CreateKeyResponses, CreateResponseData, CreateResponseErrors, CreateResponseResponses, CreateRouteData, CreateRouteErrors, CreateRouteResponses, CreateRunData, CreateRunErrors, CreateRunResponses, CreateSessionData, CreateSessionErrors, CreateSessionResponses, CreateSocketTicketData, CreateSocketTicketErrors, CreateSocketTicketResponses, DeleteConsoleSessionData, DeleteConsoleSessionErrors, DeleteConsoleSessionResponses, DeleteConsoleSessionsData, DeleteConsoleSessionsErrors, DeleteConsoleSessionsResponses, DeleteGrantData, DeleteGrantErrors, DeleteGrantResponses, DeleteJobData, DeleteJobErrors, DeleteJobResponses, DeleteKeyData, DeleteKeyErrors, DeleteKeyResponses, DeleteResponseData, DeleteResponseErrors, DeleteResponseResponses, DeleteRouteData, DeleteRouteErrors, DeleteRouteResponses, DeleteSessionData, DeleteSessionErrors, DeleteSessionResponses, DeleteVariableData, DeleteVariableErrors, DeleteVariableResponses, DetectProvidersData, DetectProvidersErrors, DetectProvidersResponses, DrainServiceData, DrainServiceErrors, DrainServiceResponses, DropMessageData, DropMessageErrors, DropMessageResponses, DropMessagesData, DropMessagesErrors, DropMessagesResponses, ExportSessionData, ExportSessionErrors, ExportSessionResponses, ForkSessionData, ForkSessionErrors, ForkSessionResponses, GetCalendarData, GetCalendarErrors, GetCalendarResponses, GetCapabilitiesData, GetCapabilitiesErrors, GetCapabilitiesResponses, GetConfigData, GetConfigErrors, GetConfigResponses, GetConfigSchemaData, GetConfigSchemaErrors, GetConfigSchemaResponses, GetConsoleSessionData, GetConsoleSessionErrors, GetConsoleSessionResponses, GetDeliveryData, GetDeliveryErrors, GetDeliveryResponses, GetDetailedHealthData, GetDetailedHealthErrors, GetDetailedHealthResponses, GetDocsData, GetDocsErrors, GetDocsResponses, GetDoctorData, GetDoctorErrors, GetDoctorResponses, GetHealthData, GetHealthErrors, GetHealthResponses, GetHealthV1Data, GetHealthV1Errors, GetHealthV1Responses, GetJobData, GetJobErrors, GetJobResponses, GetKeyData, GetKeyErrors, GetKeyResponses, GetMessageData, GetMessageErrors, GetMessageResponses, GetMetricsData, GetMetricsErrors, GetMetricsResponses, GetModelData, GetModelErrors, GetModelResponses, GetOccurrenceData, GetOccurrenceErrors, GetOccurrenceOutputData, GetOccurrenceOutputErrors, GetOccurrenceOutputResponses, GetOccurrenceResponses, GetOpenApiData, GetOpenApiErrors, GetOpenApiResponses, GetPlatformData, GetPlatformErrors, GetPlatformResponses, GetQuestionData, GetQuestionErrors, GetQuestionResponses, GetResponseData, GetResponseErrors, GetResponseResponses, GetRootData, GetRootErrors, GetRouteData, GetRouteErrors, GetRouteResponses, GetRunData, GetRunErrors, GetRunResponses, GetSchedulerData, GetSchedulerErrors, GetSchedulerResponses, GetSessionData, GetSessionErrors, GetSessionResponses, GetSkillData, GetSkillErrors, GetSkillResponses, GetUsageData, GetUsageErrors, GetUsageResponses, ImportBackupData, ImportBackupErrors, ImportBackupResponses, ImportJobsData, ImportJobsErrors, ImportJobsResponses, ListBudgetsData, ListBudgetsErrors, ListBudgetsResponses, ListConsoleSessionsData, ListConsoleSessionsErrors, ListConsoleSessionsResponses, ListDeliveriesData, ListDeliveriesErrors, ListDeliveriesResponses, ListGrantsData, ListGrantsErrors, ListGrantsResponses, ListJobsData, ListJobsErrors, ListJobsResponses, ListJobTimesData, ListJobTimesErrors, ListJobTimesResponses, ListKeysData, ListKeysErrors, ListKeysResponses, ListLogsData, ListLogsErrors, ListLogsResponses, ListMcpServersData, ListMcpServersErrors, ListMcpServersResponses, ListMessagesData, ListMessagesErrors, ListMessagesResponses, ListModelsData, ListModelsErrors, ListModelsResponses, ListOccurrencesData, ListOccurrencesErrors, ListOccurrencesResponses, ListPlatformsData, ListPlatformsErrors, ListPlatformsResponses, ListPricesData, ListPricesErrors, ListPricesResponses, ListProvidersData, ListProvidersErrors, ListProvidersResponses, ListQuestionsData, ListQuestionsErrors, ListQuestionsResponses, ListResponseInputItemsData, ListResponseInputItemsErrors, ListResponseInputItemsResponses, ListRoutesData, ListRoutesErrors, ListRoutesResponses, ListRunsData, ListRunsErrors, ListRunsResponses, ListSessionMessagesData, ListSessionMessagesErrors, ListSessionMessagesResponses, ListSessionsData, ListSessionsErrors, ListSessionsResponses, ListSkillsData, ListSkillsErrors, ListSkillsResponses, ListToolsData, ListToolsErrors, ListToolsetsData, ListToolsetsErrors, ListToolsetsResponses, ListToolsResponses, ListVariablesData, ListVariablesErrors, ListVariablesResponses, PauseJobData, PauseJobErrors, PauseJobResponses, PutVariableData, PutVariableErrors, PutVariableResponses, ReloadMcpData, ReloadMcpErrors, ReloadMcpResponses, ReloadServiceData, ReloadServiceErrors, ReloadServiceResponses, ReplayDeliveriesData, ReplayDeliveriesErrors, ReplayDeliveriesResponses, ReplayDeliveryData, ReplayDeliveryErrors, ReplayDeliveryResponses, ResolveRunApprovalData, ResolveRunApprovalErrors, ResolveRunApprovalResponses, ResumeJobData, ResumeJobErrors, ResumeJobResponses, RetryMessageData, RetryMessageErrors, RetryMessageResponses, RetryMessagesData, RetryMessagesErrors, RetryMessagesResponses, RotateKeyData, RotateKeyErrors, RotateKeyResponses, RotateRouteSecretData, RotateRouteSecretErrors, RotateRouteSecretResponses, RunJobData, RunJobErrors, RunJobResponses, SendMessageData, SendMessageErrors, SendMessageResponses, SteerRunData, SteerRunErrors, SteerRunResponses, StopRunData, StopRunErrors, StopRunResponses, StreamEventsData, StreamEventsErrors, StreamEventsResponses, StreamRunEventsData, StreamRunEventsErrors, StreamRunEventsResponse, StreamRunEventsResponses, StreamSessionEventsData, StreamSessionEventsErrors, StreamSessionEventsResponse, StreamSessionEventsResponses, TestModelData, TestModelErrors, TestModelResponses, TestPlatformData, TestPlatformErrors, TestPlatformResponses, TestRouteData, TestRouteErrors, TestRouteResponses, UndoSessionData, UndoSessionErrors, UndoSessionResponses, UpdateConfigData, UpdateConfigErrors, UpdateConfigResponses, UpdateJobData, UpdateJobErrors, UpdateJobResponses, UpdateKeyData, UpdateKeyErrors, UpdateKeyResponses, UpdateRouteData, UpdateRouteErrors, UpdateRouteResponses, UpdateSessionData, UpdateSessionErrors, UpdateSessionResponses } from './types.gen.ts';
 
 export type Options<TData extends TDataShape = TDataShape, ThrowOnError extends boolean = boolean, TResponse = unknown> = Options2<TData, ThrowOnError, TResponse> & {
     /**
@@ -261,6 +261,23 @@ export class AgentClient extends HeyApiClient {
     }
     
     /**
+     * Create an empty session
+     *
+     * Requests that name it in `X-Agent-Session-Id`, or its key in `X-Agent-Session-Key`, continue it. An id that is taken: 409 `session_exists`.
+     */
+    public createSession<ThrowOnError extends boolean = true>(options: Options<CreateSessionData, ThrowOnError>): RequestResult<CreateSessionResponses, CreateSessionErrors, ThrowOnError> {
+        return (options.client ?? this.client).post<CreateSessionResponses, CreateSessionErrors, ThrowOnError>({
+            security: [{ scheme: 'bearer', type: 'http' }],
+            url: '/v1/sessions',
+            ...options,
+            headers: {
+                'Content-Type': 'application/json',
+                ...options.headers
+            }
+        });
+    }
+    
+    /**
      * Delete a session
      *
      * Deletes its messages, events, runs and questions.
@@ -376,6 +393,23 @@ export class AgentClient extends HeyApiClient {
         return (options.client ?? this.client).post<CreateJobResponses, CreateJobErrors, ThrowOnError>({
             security: [{ scheme: 'bearer', type: 'http' }],
             url: '/v1/jobs',
+            ...options,
+            headers: {
+                'Content-Type': 'application/json',
+                ...options.headers
+            }
+        });
+    }
+    
+    /**
+     * Import jobs of another service
+     *
+     * Creates a job from each usable entry of a `jobs.json`, under its id: an id that exists stays unchanged, so a second import adds nothing. An entry that cannot be used does not stop the others. At most 1,000 entries.
+     */
+    public importJobs<ThrowOnError extends boolean = true>(options: Options<ImportJobsData, ThrowOnError>): RequestResult<ImportJobsResponses, ImportJobsErrors, ThrowOnError> {
+        return (options.client ?? this.client).post<ImportJobsResponses, ImportJobsErrors, ThrowOnError>({
+            security: [{ scheme: 'bearer', type: 'http' }],
+            url: '/v1/jobs/import',
             ...options,
             headers: {
                 'Content-Type': 'application/json',
@@ -567,6 +601,23 @@ export class AgentClient extends HeyApiClient {
             security: [{ scheme: 'bearer', type: 'http' }],
             url: '/v1/outbox',
             ...options
+        });
+    }
+    
+    /**
+     * Send a message
+     *
+     * Puts one message into the outbox, which sends it and retries it. `target` is an address such as `telegram:-100123`; a platform alone means its home channel. A platform that is not set up: 409 `platform_not_ready`.
+     */
+    public sendMessage<ThrowOnError extends boolean = true>(options: Options<SendMessageData, ThrowOnError>): RequestResult<SendMessageResponses, SendMessageErrors, ThrowOnError> {
+        return (options.client ?? this.client).post<SendMessageResponses, SendMessageErrors, ThrowOnError>({
+            security: [{ scheme: 'bearer', type: 'http' }],
+            url: '/v1/outbox',
+            ...options,
+            headers: {
+                'Content-Type': 'application/json',
+                ...options.headers
+            }
         });
     }
     
@@ -900,6 +951,49 @@ export class AgentClient extends HeyApiClient {
     }
     
     /**
+     * List variables
+     *
+     * The variables of the home's `.env` file, and those that the configuration refers to, by name. Their values are never returned.
+     */
+    public listVariables<ThrowOnError extends boolean = true>(options?: Options<ListVariablesData, ThrowOnError>): RequestResult<ListVariablesResponses, ListVariablesErrors, ThrowOnError> {
+        return (options?.client ?? this.client).get<ListVariablesResponses, ListVariablesErrors, ThrowOnError>({
+            security: [{ scheme: 'bearer', type: 'http' }],
+            url: '/v1/variables',
+            ...options
+        });
+    }
+    
+    /**
+     * Delete a variable
+     *
+     * Removes the variable from the home's `.env` file.
+     */
+    public deleteVariable<ThrowOnError extends boolean = true>(options: Options<DeleteVariableData, ThrowOnError>): RequestResult<DeleteVariableResponses, DeleteVariableErrors, ThrowOnError> {
+        return (options.client ?? this.client).delete<DeleteVariableResponses, DeleteVariableErrors, ThrowOnError>({
+            security: [{ scheme: 'bearer', type: 'http' }],
+            url: '/v1/variables/{name}',
+            ...options
+        });
+    }
+    
+    /**
+     * Set a variable
+     *
+     * Writes the variable into the home's `.env` file. Commands and tools use the new value at once; settings that refer to it use it after a restart. A variable of the process itself overrides the file: 409 `variable_is_static`.
+     */
+    public putVariable<ThrowOnError extends boolean = true>(options: Options<PutVariableData, ThrowOnError>): RequestResult<PutVariableResponses, PutVariableErrors, ThrowOnError> {
+        return (options.client ?? this.client).put<PutVariableResponses, PutVariableErrors, ThrowOnError>({
+            security: [{ scheme: 'bearer', type: 'http' }],
+            url: '/v1/variables/{name}',
+            ...options,
+            headers: {
+                'Content-Type': 'application/json',
+                ...options.headers
+            }
+        });
+    }
+    
+    /**
      * List API keys, newest first
      *
      * Keys of all owners. Configured keys come last, by name.
@@ -1121,6 +1215,36 @@ export class AgentClient extends HeyApiClient {
     }
     
     /**
+     * Reload the configuration
+     *
+     * Reads the variables of the home and its configuration again, and applies what can change while the server runs. An invalid file: 400 `invalid_config`, and nothing changes.
+     */
+    public reloadService<ThrowOnError extends boolean = true>(options: Options<ReloadServiceData, ThrowOnError>): RequestResult<ReloadServiceResponses, ReloadServiceErrors, ThrowOnError> {
+        return (options.client ?? this.client).post<ReloadServiceResponses, ReloadServiceErrors, ThrowOnError>({
+            security: [{ scheme: 'bearer', type: 'http' }],
+            url: '/v1/service/reload',
+            ...options,
+            headers: {
+                'Content-Type': 'application/json',
+                ...options.headers
+            }
+        });
+    }
+    
+    /**
+     * Check the installation
+     *
+     * Runs the checks of `agentd doctor` in this server. They change nothing and take at most 10 seconds.
+     */
+    public getDoctor<ThrowOnError extends boolean = true>(options?: Options<GetDoctorData, ThrowOnError>): RequestResult<GetDoctorResponses, GetDoctorErrors, ThrowOnError> {
+        return (options?.client ?? this.client).get<GetDoctorResponses, GetDoctorErrors, ThrowOnError>({
+            security: [{ scheme: 'bearer', type: 'http' }],
+            url: '/v1/service/doctor',
+            ...options
+        });
+    }
+    
+    /**
      * Download a backup
      *
      * A `tar.gz` of the home with a consistent copy of its SQLite database, as `agentd backup` writes it; `agentd restore` checks and restores it. A PostgreSQL database is not in it. Keep it private: the database holds conversations and payloads. `secrets` needs a server that requires API keys: 403 `auth_required`.
@@ -1132,6 +1256,24 @@ export class AgentClient extends HeyApiClient {
             ...options,
             headers: {
                 'Content-Type': 'application/json',
+                ...options.headers
+            }
+        });
+    }
+    
+    /**
+     * Restore a backup
+     *
+     * Checks an archive of `createBackup` or `agentd backup` completely and keeps it in the home. The next start of this server replaces the content of the home by it; the old content moves to a folder in the home. At most `limits.max_body_bytes`; `agentd restore` takes larger archives. A server that requires no API key refuses it: 403 `auth_required`.
+     */
+    public importBackup<ThrowOnError extends boolean = true>(options: Options<ImportBackupData, ThrowOnError>): RequestResult<ImportBackupResponses, ImportBackupErrors, ThrowOnError> {
+        return (options.client ?? this.client).post<ImportBackupResponses, ImportBackupErrors, ThrowOnError>({
+            bodySerializer: null,
+            security: [{ scheme: 'bearer', type: 'http' }],
+            url: '/v1/backup/import',
+            ...options,
+            headers: {
+                'Content-Type': 'application/gzip',
                 ...options.headers
             }
         });
@@ -1256,6 +1398,23 @@ export class AgentClient extends HeyApiClient {
             security: [{ scheme: 'bearer', type: 'http' }],
             url: '/v1/webhooks/deliveries',
             ...options
+        });
+    }
+    
+    /**
+     * Replay the deliveries of a time
+     *
+     * Replays the deliveries of a route that came in a window of time, oldest first, at most 1,000 a call. It leaves out replays, and deliveries whose replay is open or has succeeded. While `has_more` is true, repeat the request with `after`.
+     */
+    public replayDeliveries<ThrowOnError extends boolean = true>(options: Options<ReplayDeliveriesData, ThrowOnError>): RequestResult<ReplayDeliveriesResponses, ReplayDeliveriesErrors, ThrowOnError> {
+        return (options.client ?? this.client).post<ReplayDeliveriesResponses, ReplayDeliveriesErrors, ThrowOnError>({
+            security: [{ scheme: 'bearer', type: 'http' }],
+            url: '/v1/webhooks/deliveries/replay',
+            ...options,
+            headers: {
+                'Content-Type': 'application/json',
+                ...options.headers
+            }
         });
     }
     

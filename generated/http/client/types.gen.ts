@@ -711,7 +711,7 @@ export type ErrorType = 'invalid_request_error' | 'authentication_error' | 'perm
  *
  * Stable name of the error.
  */
-export type ErrorCode = 'invalid_json' | 'invalid_request' | 'missing_required_parameter' | 'unsupported_parameter' | 'invalid_content_part' | 'unsupported_content_type' | 'invalid_image_url' | 'string_above_max_length' | 'model_not_found' | 'invalid_session_id' | 'invalid_session_key' | 'invalid_cursor' | 'invalid_idempotency_key' | 'invalid_approval_choice' | 'invalid_approval_request' | 'invalid_steer_input' | 'invalid_config' | 'invalid_answer' | 'invalid_schedule' | 'secret_not_allowed' | 'request_timeout' | 'missing_api_key' | 'invalid_api_key' | 'insufficient_scope' | 'auth_required' | 'auth_required_for_session' | 'host_not_allowed' | 'origin_not_allowed' | 'plain_http_not_allowed' | 'invalid_code' | 'sign_in_required' | 'not_found' | 'run_not_found' | 'session_not_found' | 'response_not_found' | 'previous_response_not_found' | 'ask_not_found' | 'question_not_found' | 'route_not_found' | 'key_not_found' | 'grant_not_found' | 'delivery_not_found' | 'job_not_found' | 'occurrence_not_found' | 'message_not_found' | 'platform_not_found' | 'skill_not_found' | 'method_not_allowed' | 'unsupported_media_type' | 'body_too_large' | 'session_busy' | 'ask_not_pending' | 'question_not_pending' | 'route_exists' | 'route_is_static' | 'key_exists' | 'key_is_static' | 'last_admin_key' | 'delivery_not_replayable' | 'receiver_disabled' | 'job_over' | 'job_busy' | 'message_not_retryable' | 'message_being_sent' | 'platform_not_ready' | 'approval_not_active' | 'approval_not_pending' | 'run_not_active' | 'run_not_accepting_steer' | 'response_not_cancellable' | 'idempotency_key_conflict' | 'run_events_expired' | 'events_expired' | 'precondition_failed' | 'precondition_required' | 'rate_limit_exceeded' | 'too_many_concurrent_runs' | 'too_many_subscribers' | 'budget_exceeded' | 'context_too_long' | 'nothing_to_branch' | 'nothing_to_undo' | 'invalid_title' | 'unknown_command' | 'command_usage' | 'too_many_live_sessions' | 'queue_full' | 'internal_error' | 'provider_error' | 'agent_incomplete' | 'server_draining' | 'state_store_unavailable' | 'agent_timeout';
+export type ErrorCode = 'invalid_json' | 'invalid_request' | 'missing_required_parameter' | 'unsupported_parameter' | 'invalid_content_part' | 'unsupported_content_type' | 'invalid_image_url' | 'string_above_max_length' | 'model_not_found' | 'invalid_session_id' | 'invalid_session_key' | 'invalid_cursor' | 'invalid_idempotency_key' | 'invalid_approval_choice' | 'invalid_approval_request' | 'invalid_steer_input' | 'invalid_config' | 'invalid_answer' | 'invalid_schedule' | 'secret_not_allowed' | 'request_timeout' | 'missing_api_key' | 'invalid_api_key' | 'insufficient_scope' | 'auth_required' | 'auth_required_for_session' | 'host_not_allowed' | 'origin_not_allowed' | 'plain_http_not_allowed' | 'invalid_code' | 'sign_in_required' | 'not_found' | 'run_not_found' | 'session_not_found' | 'response_not_found' | 'previous_response_not_found' | 'ask_not_found' | 'question_not_found' | 'route_not_found' | 'variable_not_found' | 'key_not_found' | 'grant_not_found' | 'delivery_not_found' | 'job_not_found' | 'occurrence_not_found' | 'message_not_found' | 'platform_not_found' | 'skill_not_found' | 'method_not_allowed' | 'unsupported_media_type' | 'body_too_large' | 'session_busy' | 'ask_not_pending' | 'question_not_pending' | 'session_exists' | 'route_exists' | 'route_is_static' | 'key_exists' | 'key_is_static' | 'variable_is_static' | 'last_admin_key' | 'delivery_not_replayable' | 'receiver_disabled' | 'job_over' | 'job_busy' | 'message_not_retryable' | 'message_being_sent' | 'platform_not_ready' | 'approval_not_active' | 'approval_not_pending' | 'run_not_active' | 'run_not_accepting_steer' | 'response_not_cancellable' | 'idempotency_key_conflict' | 'run_events_expired' | 'events_expired' | 'precondition_failed' | 'precondition_required' | 'rate_limit_exceeded' | 'too_many_concurrent_runs' | 'too_many_subscribers' | 'budget_exceeded' | 'context_too_long' | 'nothing_to_branch' | 'nothing_to_undo' | 'invalid_title' | 'unknown_command' | 'command_usage' | 'too_many_live_sessions' | 'queue_full' | 'internal_error' | 'provider_error' | 'agent_incomplete' | 'server_draining' | 'state_store_unavailable' | 'agent_timeout';
 
 /**
  * ErrorBody
@@ -2732,6 +2732,33 @@ export type SessionList = {
 };
 
 /**
+ * CreateSessionBody
+ */
+export type CreateSessionBody = {
+    /**
+     * As `X-Agent-Session-Id` takes it. Null: a new one.
+     */
+    id?: string | null;
+    /**
+     * Your name for the conversation, as `X-Agent-Session-Key` takes it.
+     */
+    session_key?: string | null;
+    /**
+     * At most 120 characters.
+     */
+    title?: string | null;
+    /**
+     * `provider:model` or `model`.
+     */
+    model?: string | null;
+    reasoning_effort?: ReasoningEffort | null;
+    /**
+     * An existing folder, absolute, inside agent.workspace or agent.workspace_roots; with the scope admin any folder.
+     */
+    cwd?: string | null;
+};
+
+/**
  * DeletedSession
  */
 export type DeletedSession = {
@@ -3192,6 +3219,50 @@ export type CreateJobBody = {
      */
     paused?: boolean | null;
     paused_reason?: string | null;
+};
+
+/**
+ * ImportJobsBody
+ *
+ * The content of a `jobs.json`. Other fields are ignored.
+ */
+export type ImportJobsBody = {
+    /**
+     * Jobs as other services keep them: `id`, `name`, `prompt`, `schedule`, `deliver` and so on.
+     */
+    jobs: Array<{
+        [key: string]: unknown;
+    }>;
+    [key: string]: unknown;
+};
+
+/**
+ * ImportedJob
+ */
+export type ImportedJob = {
+    id: string;
+    name: string;
+    /**
+     * imported: it is a job now. exists: a job has its id, and stays unchanged. over: it will not run again. refused: it cannot be used.
+     */
+    outcome: 'imported' | 'exists' | 'over' | 'refused';
+    /**
+     * Why it was not imported.
+     */
+    reason: string | null;
+};
+
+/**
+ * JobImport
+ */
+export type JobImport = {
+    object: 'agent.job.import';
+    imported: number;
+    jobs: Array<ImportedJob>;
+    /**
+     * Entries that could not be read, or were repaired.
+     */
+    problems: Array<string>;
 };
 
 /**
@@ -3667,6 +3738,26 @@ export type MessageList = {
      */
     last_id: string | null;
     has_more: boolean;
+};
+
+/**
+ * SendMessageBody
+ */
+export type SendMessageBody = {
+    /**
+     * One address: `platform:chat`, `platform:chat:thread`, or a platform for its home channel.
+     */
+    target: string;
+    /**
+     * Markdown.
+     */
+    text: string;
+    /**
+     * Further fields of the platform, as `deliver_extra` has them, such as `thread_id`.
+     */
+    extra?: {
+        [key: string]: unknown;
+    } | null;
 };
 
 /**
@@ -4505,6 +4596,49 @@ export type ConfigSchema = {
 };
 
 /**
+ * Variable
+ *
+ * A variable without its value.
+ */
+export type Variable = {
+    object: 'agent.variable';
+    name: string;
+    is_set: boolean;
+    /**
+     * process: the environment of the server, which overrides the file. file: `.env` of the home. Null: not set.
+     */
+    source: 'process' | 'file' | null;
+    /**
+     * Keys of the configuration that refer to it.
+     */
+    used_by: Array<string>;
+};
+
+/**
+ * VariableList
+ */
+export type VariableList = {
+    object: 'list';
+    data: Array<Variable>;
+    first_id: string | null;
+    /**
+     * Pass it as `after`.
+     */
+    last_id: string | null;
+    has_more: boolean;
+};
+
+/**
+ * PutVariableBody
+ */
+export type PutVariableBody = {
+    /**
+     * One line, without backslashes and without all three kinds of quotes.
+     */
+    value: string;
+};
+
+/**
  * KeyStatus
  */
 export type KeyStatus = 'active' | 'expired' | 'revoked';
@@ -4946,6 +5080,85 @@ export type ServiceState = {
 };
 
 /**
+ * ReloadBody
+ */
+export type ReloadBody = {
+    /**
+     * env: the variables of the home. config: the configuration file. Null: both.
+     */
+    what?: Array<'env' | 'config'> | null;
+};
+
+/**
+ * ReloadedVariables
+ */
+export type ReloadedVariables = {
+    /**
+     * Number of added, changed and removed variables.
+     */
+    changed: number;
+};
+
+/**
+ * ReloadedConfig
+ */
+export type ReloadedConfig = {
+    /**
+     * Keys whose new value is in use now.
+     */
+    applied: Array<string>;
+    /**
+     * Keys that need a restart.
+     */
+    restart_required: Array<string>;
+};
+
+/**
+ * ServiceReload
+ *
+ * The result of a reload. Null where it was not asked for.
+ */
+export type ServiceReload = {
+    object: 'agent.service.reload';
+    /**
+     * Number of variables that changed.
+     */
+    env: ReloadedVariables | null;
+    config: ReloadedConfig | null;
+};
+
+/**
+ * DoctorFinding
+ */
+export type DoctorFinding = {
+    /**
+     * The check, such as database or model.
+     */
+    name: string;
+    /**
+     * skip: another check must pass first.
+     */
+    status: 'ok' | 'warn' | 'fail' | 'skip';
+    detail: string;
+    /**
+     * Action that solves it.
+     */
+    fix: string | null;
+};
+
+/**
+ * Doctor
+ */
+export type Doctor = {
+    object: 'agent.doctor';
+    /**
+     * The most severe finding.
+     */
+    status: 'ok' | 'warn' | 'fail';
+    findings: Array<DoctorFinding>;
+};
+
+/**
  * BackupBody
  */
 export type BackupBody = {
@@ -4957,6 +5170,36 @@ export type BackupBody = {
      * Include the workspace if it is inside the home. Default: false.
      */
     workspace?: boolean;
+};
+
+/**
+ * BackupImport
+ *
+ * An archive that replaces the home at the next start.
+ */
+export type BackupImport = {
+    object: 'agent.backup.import';
+    files: number;
+    /**
+     * The version of agentd that made it.
+     */
+    version: string;
+    /**
+     * RFC 3339.
+     */
+    created_at: string;
+    /**
+     * elsewhere: it is on a PostgreSQL server, and not in the archive.
+     */
+    database: 'copied' | 'absent' | 'elsewhere';
+    /**
+     * Whether it includes secrets. Those of this home stay otherwise.
+     */
+    secrets: boolean;
+    /**
+     * Secrets that were left out.
+     */
+    omitted: Array<string>;
 };
 
 /**
@@ -5415,6 +5658,66 @@ export type DeliveryList = {
 };
 
 /**
+ * ReplayDeliveriesBody
+ */
+export type ReplayDeliveriesBody = {
+    route: string;
+    /**
+     * Inclusive. Unix time in seconds.
+     */
+    from: number;
+    /**
+     * Exclusive. Null: now.
+     */
+    to?: number | null;
+    /**
+     * Any of these statuses. Null: failed and interrupted.
+     */
+    status?: Array<DeliveryStatus> | null;
+    /**
+     * Null: 100.
+     */
+    limit?: number | null;
+    /**
+     * `last_id` of the previous answer.
+     */
+    after?: string | null;
+};
+
+/**
+ * ReplayRefusal
+ */
+export type ReplayRefusal = {
+    id: string;
+    code: ErrorCode;
+};
+
+/**
+ * ReplayResult
+ *
+ * The result of replaying many deliveries.
+ */
+export type ReplayResult = {
+    /**
+     * The deliveries that the filter found.
+     */
+    matched: number;
+    replayed: number;
+    /**
+     * Those that were not replayed.
+     */
+    refused: Array<ReplayRefusal>;
+    /**
+     * The newest delivery that was looked at.
+     */
+    last_id: string | null;
+    /**
+     * True: the filter matches more. Repeat the request with `after`.
+     */
+    has_more: boolean;
+};
+
+/**
  * ReplayDeliveryBody
  *
  * Empty except in a dry run.
@@ -5439,7 +5742,7 @@ export type ReplayDeliveryBody = {
  *
  * The kind of a resource and its change.
  */
-export type FeedEventType = 'session.created' | 'session.updated' | 'session.deleted' | 'run.created' | 'run.updated' | 'question.created' | 'question.updated' | 'delivery.created' | 'delivery.updated' | 'route.created' | 'route.updated' | 'route.deleted' | 'occurrence.created' | 'occurrence.updated' | 'message.created' | 'message.updated' | 'job.created' | 'job.updated' | 'job.deleted' | 'grant.created' | 'grant.deleted' | 'key.created' | 'key.updated' | 'key.deleted' | 'config.updated' | 'service.draining';
+export type FeedEventType = 'session.created' | 'session.updated' | 'session.deleted' | 'run.created' | 'run.updated' | 'question.created' | 'question.updated' | 'delivery.created' | 'delivery.updated' | 'route.created' | 'route.updated' | 'route.deleted' | 'occurrence.created' | 'occurrence.updated' | 'message.created' | 'message.updated' | 'job.created' | 'job.updated' | 'job.deleted' | 'grant.created' | 'grant.deleted' | 'key.created' | 'key.updated' | 'key.deleted' | 'config.updated' | 'mcp.updated' | 'service.started' | 'service.draining' | 'service.stopped';
 
 /**
  * FeedEvent
@@ -5463,7 +5766,7 @@ export type FeedEvent = {
      */
     actor: string | null;
     /**
-     * The kind and id of the resource, and its state after the change. run: status, kind, session_id, source. question: kind, status, run_id, session_id, expires_at. message: platform, status, ref. delivery: route, event, status, run_id. route: enabled. occurrence: job_id, scheduled_at, status, delivery_status. job: state, revision. grant: tool. key: name, scopes, expires_at, previous_expires_at; config: changed, restart_required. service: grace_seconds. Events of keys, the configuration and the service need the scope admin.
+     * The kind and id of the resource, and its state after the change. run: status, kind, session_id, source. question: kind, status, run_id, session_id, expires_at. message: platform, status, ref. delivery: route, event, status, run_id. route: enabled. occurrence: job_id, scheduled_at, status, delivery_status. job: state, revision. grant: tool. key: name, scopes, expires_at, previous_expires_at; config: changed, restart_required. mcp: servers. service: instance, and grace_seconds while it drains. Events of keys, the configuration, MCP servers and the service need the scope admin.
      */
     data: {
         object: string;
@@ -6379,6 +6682,11 @@ export type SkillPath = string;
 export type PlatformPath = string;
 
 export type KeyPath = string;
+
+/**
+ * Name of the variable.
+ */
+export type VariablePath = string;
 
 export type GrantPath = string;
 
@@ -7346,6 +7654,78 @@ export type ListSessionsResponses = {
 
 export type ListSessionsResponse = ListSessionsResponses[keyof ListSessionsResponses];
 
+export type CreateSessionData = {
+    body: CreateSessionBody;
+    headers?: {
+        /**
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
+         */
+        'X-Agent-Owner'?: string;
+        /**
+         * 1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or joins the first request while it is in progress. The same key with a different request returns 409.
+         */
+        'Idempotency-Key'?: string;
+    };
+    path?: never;
+    query?: {
+        /**
+         * True validates the request and returns the result, but stores and sends nothing.
+         */
+        dry_run?: boolean;
+    };
+    url: '/v1/sessions';
+};
+
+export type CreateSessionErrors = {
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    400: ErrorEnvelope;
+    /**
+     * The API key is missing or wrong.
+     */
+    401: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    403: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    408: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    409: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    413: ErrorEnvelope;
+    /**
+     * The body is not JSON, or it is compressed. In the latter case `Accept-Encoding` is `identity`.
+     */
+    415: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    429: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    503: ErrorEnvelope;
+};
+
+export type CreateSessionError = CreateSessionErrors[keyof CreateSessionErrors];
+
+export type CreateSessionResponses = {
+    /**
+     * The session.
+     */
+    201: Session;
+};
+
+export type CreateSessionResponse = CreateSessionResponses[keyof CreateSessionResponses];
+
 export type DeleteSessionData = {
     body?: never;
     headers?: {
@@ -7964,6 +8344,78 @@ export type CreateJobResponses = {
 };
 
 export type CreateJobResponse = CreateJobResponses[keyof CreateJobResponses];
+
+export type ImportJobsData = {
+    body: ImportJobsBody;
+    headers?: {
+        /**
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
+         */
+        'X-Agent-Owner'?: string;
+        /**
+         * 1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or joins the first request while it is in progress. The same key with a different request returns 409.
+         */
+        'Idempotency-Key'?: string;
+    };
+    path?: never;
+    query?: {
+        /**
+         * True validates the request and returns the result, but stores and sends nothing.
+         */
+        dry_run?: boolean;
+    };
+    url: '/v1/jobs/import';
+};
+
+export type ImportJobsErrors = {
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    400: ErrorEnvelope;
+    /**
+     * The API key is missing or wrong.
+     */
+    401: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    403: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    408: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    409: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    413: ErrorEnvelope;
+    /**
+     * The body is not JSON, or it is compressed. In the latter case `Accept-Encoding` is `identity`.
+     */
+    415: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    429: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    503: ErrorEnvelope;
+};
+
+export type ImportJobsError = ImportJobsErrors[keyof ImportJobsErrors];
+
+export type ImportJobsResponses = {
+    /**
+     * Outcome of each entry.
+     */
+    200: JobImport;
+};
+
+export type ImportJobsResponse = ImportJobsResponses[keyof ImportJobsResponses];
 
 export type DeleteJobData = {
     body?: never;
@@ -8857,6 +9309,78 @@ export type ListMessagesResponses = {
 };
 
 export type ListMessagesResponse = ListMessagesResponses[keyof ListMessagesResponses];
+
+export type SendMessageData = {
+    body: SendMessageBody;
+    headers?: {
+        /**
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
+         */
+        'X-Agent-Owner'?: string;
+        /**
+         * 1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or joins the first request while it is in progress. The same key with a different request returns 409.
+         */
+        'Idempotency-Key'?: string;
+    };
+    path?: never;
+    query?: {
+        /**
+         * True validates the request and returns the result, but stores and sends nothing.
+         */
+        dry_run?: boolean;
+    };
+    url: '/v1/outbox';
+};
+
+export type SendMessageErrors = {
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    400: ErrorEnvelope;
+    /**
+     * The API key is missing or wrong.
+     */
+    401: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    403: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    408: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    409: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    413: ErrorEnvelope;
+    /**
+     * The body is not JSON, or it is compressed. In the latter case `Accept-Encoding` is `identity`.
+     */
+    415: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    429: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    503: ErrorEnvelope;
+};
+
+export type SendMessageError = SendMessageErrors[keyof SendMessageErrors];
+
+export type SendMessageResponses = {
+    /**
+     * The message is stored.
+     */
+    202: Message;
+};
+
+export type SendMessageResponse = SendMessageResponses[keyof SendMessageResponses];
 
 export type RetryMessagesData = {
     body: RetryMessagesBody;
@@ -10259,6 +10783,169 @@ export type GetConfigSchemaResponses = {
 
 export type GetConfigSchemaResponse = GetConfigSchemaResponses[keyof GetConfigSchemaResponses];
 
+export type ListVariablesData = {
+    body?: never;
+    path?: never;
+    query?: {
+        limit?: number;
+        /**
+         * `last_id` of the previous page.
+         */
+        after?: string;
+    };
+    url: '/v1/variables';
+};
+
+export type ListVariablesErrors = {
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    400: ErrorEnvelope;
+    /**
+     * The API key is missing or wrong.
+     */
+    401: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    403: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    429: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    503: ErrorEnvelope;
+};
+
+export type ListVariablesError = ListVariablesErrors[keyof ListVariablesErrors];
+
+export type ListVariablesResponses = {
+    /**
+     * A page of variables.
+     */
+    200: VariableList;
+};
+
+export type ListVariablesResponse = ListVariablesResponses[keyof ListVariablesResponses];
+
+export type DeleteVariableData = {
+    body?: never;
+    path: {
+        /**
+         * Name of the variable.
+         */
+        name: string;
+    };
+    query?: never;
+    url: '/v1/variables/{name}';
+};
+
+export type DeleteVariableErrors = {
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    400: ErrorEnvelope;
+    /**
+     * The API key is missing or wrong.
+     */
+    401: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    403: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    404: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    409: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    429: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    503: ErrorEnvelope;
+};
+
+export type DeleteVariableError = DeleteVariableErrors[keyof DeleteVariableErrors];
+
+export type DeleteVariableResponses = {
+    /**
+     * The variable is removed.
+     */
+    204: void;
+};
+
+export type DeleteVariableResponse = DeleteVariableResponses[keyof DeleteVariableResponses];
+
+export type PutVariableData = {
+    body: PutVariableBody;
+    path: {
+        /**
+         * Name of the variable.
+         */
+        name: string;
+    };
+    query?: never;
+    url: '/v1/variables/{name}';
+};
+
+export type PutVariableErrors = {
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    400: ErrorEnvelope;
+    /**
+     * The API key is missing or wrong.
+     */
+    401: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    403: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    408: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    409: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    413: ErrorEnvelope;
+    /**
+     * The body is not JSON, or it is compressed. In the latter case `Accept-Encoding` is `identity`.
+     */
+    415: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    429: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    503: ErrorEnvelope;
+};
+
+export type PutVariableError = PutVariableErrors[keyof PutVariableErrors];
+
+export type PutVariableResponses = {
+    /**
+     * The variable is set.
+     */
+    204: void;
+};
+
+export type PutVariableResponse = PutVariableResponses[keyof PutVariableResponses];
+
 export type ListKeysData = {
     body?: never;
     path?: never;
@@ -11242,6 +11929,110 @@ export type DrainServiceResponses = {
 
 export type DrainServiceResponse = DrainServiceResponses[keyof DrainServiceResponses];
 
+export type ReloadServiceData = {
+    body: ReloadBody;
+    headers?: {
+        /**
+         * 1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or joins the first request while it is in progress. The same key with a different request returns 409.
+         */
+        'Idempotency-Key'?: string;
+    };
+    path?: never;
+    query?: never;
+    url: '/v1/service/reload';
+};
+
+export type ReloadServiceErrors = {
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    400: ErrorEnvelope;
+    /**
+     * The API key is missing or wrong.
+     */
+    401: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    403: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    408: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    409: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    413: ErrorEnvelope;
+    /**
+     * The body is not JSON, or it is compressed. In the latter case `Accept-Encoding` is `identity`.
+     */
+    415: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    429: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    503: ErrorEnvelope;
+};
+
+export type ReloadServiceError = ReloadServiceErrors[keyof ReloadServiceErrors];
+
+export type ReloadServiceResponses = {
+    /**
+     * The applied changes.
+     */
+    200: ServiceReload;
+};
+
+export type ReloadServiceResponse = ReloadServiceResponses[keyof ReloadServiceResponses];
+
+export type GetDoctorData = {
+    body?: never;
+    path?: never;
+    query?: never;
+    url: '/v1/service/doctor';
+};
+
+export type GetDoctorErrors = {
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    400: ErrorEnvelope;
+    /**
+     * The API key is missing or wrong.
+     */
+    401: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    403: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    429: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    503: ErrorEnvelope;
+};
+
+export type GetDoctorError = GetDoctorErrors[keyof GetDoctorErrors];
+
+export type GetDoctorResponses = {
+    /**
+     * The findings, in a fixed order.
+     */
+    200: Doctor;
+};
+
+export type GetDoctorResponse = GetDoctorResponses[keyof GetDoctorResponses];
+
 export type CreateBackupData = {
     body: BackupBody;
     path?: never;
@@ -11294,6 +12085,70 @@ export type CreateBackupResponses = {
 };
 
 export type CreateBackupResponse = CreateBackupResponses[keyof CreateBackupResponses];
+
+export type ImportBackupData = {
+    body: Blob | File;
+    headers?: {
+        /**
+         * 1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or joins the first request while it is in progress. The same key with a different request returns 409.
+         */
+        'Idempotency-Key'?: string;
+    };
+    path?: never;
+    query?: {
+        /**
+         * True validates the request and returns the result, but stores and sends nothing.
+         */
+        dry_run?: boolean;
+    };
+    url: '/v1/backup/import';
+};
+
+export type ImportBackupErrors = {
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    400: ErrorEnvelope;
+    /**
+     * The API key is missing or wrong.
+     */
+    401: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    403: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    408: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    409: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    413: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    429: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    503: ErrorEnvelope;
+};
+
+export type ImportBackupError = ImportBackupErrors[keyof ImportBackupErrors];
+
+export type ImportBackupResponses = {
+    /**
+     * The archive is intact, and waits for the next start.
+     */
+    202: BackupImport;
+};
+
+export type ImportBackupResponse = ImportBackupResponses[keyof ImportBackupResponses];
 
 export type ListRoutesData = {
     body?: never;
@@ -11854,6 +12709,82 @@ export type ListDeliveriesResponses = {
 };
 
 export type ListDeliveriesResponse = ListDeliveriesResponses[keyof ListDeliveriesResponses];
+
+export type ReplayDeliveriesData = {
+    body: ReplayDeliveriesBody;
+    headers?: {
+        /**
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
+         */
+        'X-Agent-Owner'?: string;
+        /**
+         * 1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or joins the first request while it is in progress. The same key with a different request returns 409.
+         */
+        'Idempotency-Key'?: string;
+    };
+    path?: never;
+    query?: {
+        /**
+         * True validates the request and returns the result, but stores and sends nothing.
+         */
+        dry_run?: boolean;
+    };
+    url: '/v1/webhooks/deliveries/replay';
+};
+
+export type ReplayDeliveriesErrors = {
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    400: ErrorEnvelope;
+    /**
+     * The API key is missing or wrong.
+     */
+    401: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    403: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    404: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    408: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    409: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    413: ErrorEnvelope;
+    /**
+     * The body is not JSON, or it is compressed. In the latter case `Accept-Encoding` is `identity`.
+     */
+    415: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    429: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    503: ErrorEnvelope;
+};
+
+export type ReplayDeliveriesError = ReplayDeliveriesErrors[keyof ReplayDeliveriesErrors];
+
+export type ReplayDeliveriesResponses = {
+    /**
+     * Numbers of found, replayed and refused deliveries.
+     */
+    200: ReplayResult;
+};
+
+export type ReplayDeliveriesResponse = ReplayDeliveriesResponses[keyof ReplayDeliveriesResponses];
 
 export type GetDeliveryData = {
     body?: never;

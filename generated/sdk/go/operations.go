@@ -449,6 +449,35 @@ func (c *Client) ListSessions(ctx context.Context, params ListSessionsParams, op
 	return send[SessionList](ctx, c, request, options)
 }
 
+// CreateSessionParams are the parameters of Client.CreateSession. What is left out is not sent.
+type CreateSessionParams struct {
+	// True validates the request and returns the result, but stores and sends nothing. Default: false.
+	DryRun *bool
+
+	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
+	// owners.
+	AgentOwner string
+
+	// 1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or
+	// joins the first request while it is in progress. The same key with a different request returns 409.
+	IdempotencyKey string
+}
+
+// CreateSession: Create an empty session.
+//
+// Requests that name it in `X-Agent-Session-Id`, or its key in `X-Agent-Session-Key`, continue it. An id that
+// is taken: 409 `session_exists`.
+//
+// It sends `POST /v1/sessions`. It needs a key with the scope `sessions`.
+func (c *Client) CreateSession(ctx context.Context, body *CreateSessionBody, params CreateSessionParams, options ...RequestOption) (*Session, error) {
+	request := newRequest("POST", "application/json", "/v1/sessions")
+	request.query("dry_run", params.DryRun)
+	request.setHeader("x-agent-owner", params.AgentOwner)
+	request.setHeader("idempotency-key", params.IdempotencyKey)
+	request.json(body)
+	return send[Session](ctx, c, request, options)
+}
+
 // GetSessionParams are the parameters of Client.GetSession. What is left out is not sent.
 type GetSessionParams struct {
 	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
@@ -712,6 +741,35 @@ func (c *Client) CreateJob(ctx context.Context, body *CreateJobBody, params Crea
 	request.setHeader("idempotency-key", params.IdempotencyKey)
 	request.json(body)
 	return send[Job](ctx, c, request, options)
+}
+
+// ImportJobsParams are the parameters of Client.ImportJobs. What is left out is not sent.
+type ImportJobsParams struct {
+	// True validates the request and returns the result, but stores and sends nothing. Default: false.
+	DryRun *bool
+
+	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
+	// owners.
+	AgentOwner string
+
+	// 1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or
+	// joins the first request while it is in progress. The same key with a different request returns 409.
+	IdempotencyKey string
+}
+
+// ImportJobs: Import jobs of another service.
+//
+// Creates a job from each usable entry of a `jobs.json`, under its id: an id that exists stays unchanged, so
+// a second import adds nothing. An entry that cannot be used does not stop the others. At most 1,000 entries.
+//
+// It sends `POST /v1/jobs/import`. It needs a key with the scope `jobs`.
+func (c *Client) ImportJobs(ctx context.Context, body *ImportJobsBody, params ImportJobsParams, options ...RequestOption) (*JobImport, error) {
+	request := newRequest("POST", "application/json", "/v1/jobs/import")
+	request.query("dry_run", params.DryRun)
+	request.setHeader("x-agent-owner", params.AgentOwner)
+	request.setHeader("idempotency-key", params.IdempotencyKey)
+	request.json(body)
+	return send[JobImport](ctx, c, request, options)
 }
 
 // GetJobParams are the parameters of Client.GetJob. What is left out is not sent.
@@ -1105,6 +1163,36 @@ func (c *Client) ListMessages(ctx context.Context, params ListMessagesParams, op
 	request.query("after", params.After)
 	request.setHeader("x-agent-owner", params.AgentOwner)
 	return send[MessageList](ctx, c, request, options)
+}
+
+// SendMessageParams are the parameters of Client.SendMessage. What is left out is not sent.
+type SendMessageParams struct {
+	// True validates the request and returns the result, but stores and sends nothing. Default: false.
+	DryRun *bool
+
+	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
+	// owners.
+	AgentOwner string
+
+	// 1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or
+	// joins the first request while it is in progress. The same key with a different request returns 409.
+	IdempotencyKey string
+}
+
+// SendMessage: Send a message.
+//
+// Puts one message into the outbox, which sends it and retries it. `target` is an address such as
+// `telegram:-100123`; a platform alone means its home channel. A platform that is not set up: 409
+// `platform_not_ready`.
+//
+// It sends `POST /v1/outbox`. It needs a key with the scope `messages`.
+func (c *Client) SendMessage(ctx context.Context, body *SendMessageBody, params SendMessageParams, options ...RequestOption) (*Message, error) {
+	request := newRequest("POST", "application/json", "/v1/outbox")
+	request.query("dry_run", params.DryRun)
+	request.setHeader("x-agent-owner", params.AgentOwner)
+	request.setHeader("idempotency-key", params.IdempotencyKey)
+	request.json(body)
+	return send[Message](ctx, c, request, options)
 }
 
 // RetryMessagesParams are the parameters of Client.RetryMessages. What is left out is not sent.
@@ -1698,6 +1786,51 @@ func (c *Client) GetConfigSchema(ctx context.Context, options ...RequestOption) 
 	return sendValue[map[string]any](ctx, c, request, options)
 }
 
+// ListVariablesParams are the parameters of Client.ListVariables. What is left out is not sent.
+type ListVariablesParams struct {
+	// Default: 20.
+	Limit *int64
+
+	// `last_id` of the previous page.
+	After string
+}
+
+// ListVariables: List variables.
+//
+// The variables of the home's `.env` file, and those that the configuration refers to, by name. Their values
+// are never returned.
+//
+// It sends `GET /v1/variables`. It needs a key with the scope `admin`.
+func (c *Client) ListVariables(ctx context.Context, params ListVariablesParams, options ...RequestOption) (*VariableList, error) {
+	request := newRequest("GET", "application/json", "/v1/variables")
+	request.query("limit", params.Limit)
+	request.query("after", params.After)
+	return send[VariableList](ctx, c, request, options)
+}
+
+// PutVariable: Set a variable.
+//
+// Writes the variable into the home's `.env` file. Commands and tools use the new value at once; settings
+// that refer to it use it after a restart. A variable of the process itself overrides the file: 409
+// `variable_is_static`.
+//
+// It sends `PUT /v1/variables/{name}`. It needs a key with the scope `admin`.
+func (c *Client) PutVariable(ctx context.Context, name string, body *PutVariableBody, options ...RequestOption) error {
+	request := newRequest("PUT", "", "/v1/variables/", segment(name))
+	request.json(body)
+	return sendEmpty(ctx, c, request, options)
+}
+
+// DeleteVariable: Delete a variable.
+//
+// Removes the variable from the home's `.env` file.
+//
+// It sends `DELETE /v1/variables/{name}`. It needs a key with the scope `admin`.
+func (c *Client) DeleteVariable(ctx context.Context, name string, options ...RequestOption) error {
+	request := newRequest("DELETE", "", "/v1/variables/", segment(name))
+	return sendEmpty(ctx, c, request, options)
+}
+
 // ListKeysParams are the parameters of Client.ListKeys. What is left out is not sent.
 type ListKeysParams struct {
 	// Any of these states. Default: active and expired.
@@ -2118,6 +2251,36 @@ func (c *Client) DrainService(ctx context.Context, body *DrainBody, options ...R
 	return send[ServiceState](ctx, c, request, options)
 }
 
+// ReloadServiceParams are the parameters of Client.ReloadService. What is left out is not sent.
+type ReloadServiceParams struct {
+	// 1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or
+	// joins the first request while it is in progress. The same key with a different request returns 409.
+	IdempotencyKey string
+}
+
+// ReloadService: Reload the configuration.
+//
+// Reads the variables of the home and its configuration again, and applies what can change while the server
+// runs. An invalid file: 400 `invalid_config`, and nothing changes.
+//
+// It sends `POST /v1/service/reload`. It needs a key with the scope `admin`.
+func (c *Client) ReloadService(ctx context.Context, body *ReloadBody, params ReloadServiceParams, options ...RequestOption) (*ServiceReload, error) {
+	request := newRequest("POST", "application/json", "/v1/service/reload")
+	request.setHeader("idempotency-key", params.IdempotencyKey)
+	request.json(body)
+	return send[ServiceReload](ctx, c, request, options)
+}
+
+// GetDoctor: Check the installation.
+//
+// Runs the checks of `agentd doctor` in this server. They change nothing and take at most 10 seconds.
+//
+// It sends `GET /v1/service/doctor`. It needs a key with the scope `admin`.
+func (c *Client) GetDoctor(ctx context.Context, options ...RequestOption) (*Doctor, error) {
+	request := newRequest("GET", "application/json", "/v1/service/doctor")
+	return send[Doctor](ctx, c, request, options)
+}
+
 // CreateBackup: Download a backup.
 //
 // A `tar.gz` of the home with a consistent copy of its SQLite database, as `agentd backup` writes it; `agentd
@@ -2129,6 +2292,32 @@ func (c *Client) CreateBackup(ctx context.Context, body *BackupBody, options ...
 	request := newRequest("POST", "application/gzip", "/v1/backup")
 	request.json(body)
 	return sendRaw[[]byte](ctx, c, request, options)
+}
+
+// ImportBackupParams are the parameters of Client.ImportBackup. What is left out is not sent.
+type ImportBackupParams struct {
+	// True validates the request and returns the result, but stores and sends nothing. Default: false.
+	DryRun *bool
+
+	// 1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or
+	// joins the first request while it is in progress. The same key with a different request returns 409.
+	IdempotencyKey string
+}
+
+// ImportBackup: Restore a backup.
+//
+// Checks an archive of `createBackup` or `agentd backup` completely and keeps it in the home. The next start
+// of this server replaces the content of the home by it; the old content moves to a folder in the home. At
+// most `limits.max_body_bytes`; `agentd restore` takes larger archives. A server that requires no API key
+// refuses it: 403 `auth_required`.
+//
+// It sends `POST /v1/backup/import`. It needs a key with the scope `admin`.
+func (c *Client) ImportBackup(ctx context.Context, body []byte, params ImportBackupParams, options ...RequestOption) (*BackupImport, error) {
+	request := newRequest("POST", "application/json", "/v1/backup/import")
+	request.query("dry_run", params.DryRun)
+	request.setHeader("idempotency-key", params.IdempotencyKey)
+	request.bytes(body)
+	return send[BackupImport](ctx, c, request, options)
 }
 
 // ListRoutesParams are the parameters of Client.ListRoutes. What is left out is not sent.
@@ -2362,6 +2551,36 @@ func (c *Client) ListDeliveries(ctx context.Context, params ListDeliveriesParams
 	request.query("after", params.After)
 	request.setHeader("x-agent-owner", params.AgentOwner)
 	return send[DeliveryList](ctx, c, request, options)
+}
+
+// ReplayDeliveriesParams are the parameters of Client.ReplayDeliveries. What is left out is not sent.
+type ReplayDeliveriesParams struct {
+	// True validates the request and returns the result, but stores and sends nothing. Default: false.
+	DryRun *bool
+
+	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
+	// owners.
+	AgentOwner string
+
+	// 1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or
+	// joins the first request while it is in progress. The same key with a different request returns 409.
+	IdempotencyKey string
+}
+
+// ReplayDeliveries: Replay the deliveries of a time.
+//
+// Replays the deliveries of a route that came in a window of time, oldest first, at most 1,000 a call. It
+// leaves out replays, and deliveries whose replay is open or has succeeded. While `has_more` is true, repeat
+// the request with `after`.
+//
+// It sends `POST /v1/webhooks/deliveries/replay`. It needs a key with the scope `webhooks`.
+func (c *Client) ReplayDeliveries(ctx context.Context, body *ReplayDeliveriesBody, params ReplayDeliveriesParams, options ...RequestOption) (*ReplayResult, error) {
+	request := newRequest("POST", "application/json", "/v1/webhooks/deliveries/replay")
+	request.query("dry_run", params.DryRun)
+	request.setHeader("x-agent-owner", params.AgentOwner)
+	request.setHeader("idempotency-key", params.IdempotencyKey)
+	request.json(body)
+	return send[ReplayResult](ctx, c, request, options)
 }
 
 // GetDeliveryParams are the parameters of Client.GetDelivery. What is left out is not sent.

@@ -190,6 +190,7 @@ const (
 	ErrorCodeAskNotFound              ErrorCode = "ask_not_found"
 	ErrorCodeQuestionNotFound         ErrorCode = "question_not_found"
 	ErrorCodeRouteNotFound            ErrorCode = "route_not_found"
+	ErrorCodeVariableNotFound         ErrorCode = "variable_not_found"
 	ErrorCodeKeyNotFound              ErrorCode = "key_not_found"
 	ErrorCodeGrantNotFound            ErrorCode = "grant_not_found"
 	ErrorCodeDeliveryNotFound         ErrorCode = "delivery_not_found"
@@ -204,10 +205,12 @@ const (
 	ErrorCodeSessionBusy              ErrorCode = "session_busy"
 	ErrorCodeAskNotPending            ErrorCode = "ask_not_pending"
 	ErrorCodeQuestionNotPending       ErrorCode = "question_not_pending"
+	ErrorCodeSessionExists            ErrorCode = "session_exists"
 	ErrorCodeRouteExists              ErrorCode = "route_exists"
 	ErrorCodeRouteIsStatic            ErrorCode = "route_is_static"
 	ErrorCodeKeyExists                ErrorCode = "key_exists"
 	ErrorCodeKeyIsStatic              ErrorCode = "key_is_static"
+	ErrorCodeVariableIsStatic         ErrorCode = "variable_is_static"
 	ErrorCodeLastAdminKey             ErrorCode = "last_admin_key"
 	ErrorCodeDeliveryNotReplayable    ErrorCode = "delivery_not_replayable"
 	ErrorCodeReceiverDisabled         ErrorCode = "receiver_disabled"
@@ -1610,15 +1613,18 @@ const (
 	FeedEventTypeKeyUpdated        FeedEventType = "key.updated"
 	FeedEventTypeKeyDeleted        FeedEventType = "key.deleted"
 	FeedEventTypeConfigUpdated     FeedEventType = "config.updated"
+	FeedEventTypeMCPUpdated        FeedEventType = "mcp.updated"
+	FeedEventTypeServiceStarted    FeedEventType = "service.started"
 	FeedEventTypeServiceDraining   FeedEventType = "service.draining"
+	FeedEventTypeServiceStopped    FeedEventType = "service.stopped"
 )
 
 // FeedEventData: The kind and id of the resource, and its state after the change. run: status, kind,
 // session_id, source. question: kind, status, run_id, session_id, expires_at. message: platform, status, ref.
 // delivery: route, event, status, run_id. route: enabled. occurrence: job_id, scheduled_at, status,
 // delivery_status. job: state, revision. grant: tool. key: name, scopes, expires_at, previous_expires_at;
-// config: changed, restart_required. service: grace_seconds. Events of keys, the configuration and the
-// service need the scope admin.
+// config: changed, restart_required. mcp: servers. service: instance, and grace_seconds while it drains.
+// Events of keys, the configuration, MCP servers and the service need the scope admin.
 type FeedEventData struct {
 	Object string `json:"object"`
 	ID     string `json:"id"`
@@ -1645,8 +1651,8 @@ type FeedEvent struct {
 	// question: kind, status, run_id, session_id, expires_at. message: platform, status, ref. delivery: route,
 	// event, status, run_id. route: enabled. occurrence: job_id, scheduled_at, status, delivery_status. job:
 	// state, revision. grant: tool. key: name, scopes, expires_at, previous_expires_at; config: changed,
-	// restart_required. service: grace_seconds. Events of keys, the configuration and the service need the scope
-	// admin.
+	// restart_required. mcp: servers. service: instance, and grace_seconds while it drains. Events of keys, the
+	// configuration, MCP servers and the service need the scope admin.
 	Data FeedEventData `json:"data"`
 }
 
@@ -4966,6 +4972,27 @@ func (v SessionList) MarshalJSON() ([]byte, error) {
 	return json.Marshal(plain(v))
 }
 
+// CreateSessionBody is a type of the API.
+type CreateSessionBody struct {
+	// As `X-Agent-Session-Id` takes it. Null: a new one.
+	ID Nullable[string] `json:"id,omitempty"`
+
+	// Your name for the conversation, as `X-Agent-Session-Key` takes it.
+	SessionKey Nullable[string] `json:"session_key,omitempty"`
+
+	// At most 120 characters.
+	Title Nullable[string] `json:"title,omitempty"`
+
+	// `provider:model` or `model`.
+	Model Nullable[string] `json:"model,omitempty"`
+
+	ReasoningEffort Nullable[ReasoningEffort] `json:"reasoning_effort,omitempty"`
+
+	// An existing folder, absolute, inside agent.workspace or agent.workspace_roots; with the scope admin any
+	// folder.
+	Cwd Nullable[string] `json:"cwd,omitempty"`
+}
+
 // DeletedSession is a type of the API.
 type DeletedSession struct {
 	ID      string `json:"id"`
@@ -5460,6 +5487,54 @@ type CreateJobBody struct {
 	Paused Nullable[bool] `json:"paused,omitempty"`
 
 	PausedReason Nullable[string] `json:"paused_reason,omitempty"`
+}
+
+// ImportJobsBody: The content of a `jobs.json`. Other fields are ignored.
+type ImportJobsBody struct {
+	// Jobs as other services keep them: `id`, `name`, `prompt`, `schedule`, `deliver` and so on.
+	Jobs []map[string]any `json:"jobs"`
+}
+
+// ImportedJobOutcome: imported: it is a job now. exists: a job has its id, and stays unchanged. over: it will
+// not run again. refused: it cannot be used.
+type ImportedJobOutcome string
+
+// The values of ImportedJobOutcome.
+const (
+	ImportedJobOutcomeImported ImportedJobOutcome = "imported"
+	ImportedJobOutcomeExists   ImportedJobOutcome = "exists"
+	ImportedJobOutcomeOver     ImportedJobOutcome = "over"
+	ImportedJobOutcomeRefused  ImportedJobOutcome = "refused"
+)
+
+// ImportedJob is a type of the API.
+type ImportedJob struct {
+	ID   string `json:"id"`
+	Name string `json:"name"`
+
+	// imported: it is a job now. exists: a job has its id, and stays unchanged. over: it will not run again.
+	// refused: it cannot be used.
+	Outcome ImportedJobOutcome `json:"outcome"`
+
+	// Why it was not imported.
+	Reason *string `json:"reason"`
+}
+
+// JobImport is a type of the API.
+type JobImport struct {
+	Object   string        `json:"object"`
+	Imported int64         `json:"imported"`
+	Jobs     []ImportedJob `json:"jobs"`
+
+	// Entries that could not be read, or were repaired.
+	Problems []string `json:"problems"`
+}
+
+// MarshalJSON implements json.Marshaler. It sets the members that can only have one value.
+func (v JobImport) MarshalJSON() ([]byte, error) {
+	type plain JobImport
+	v.Object = "agent.job.import"
+	return json.Marshal(plain(v))
 }
 
 // DeletedJob is a type of the API.
@@ -5997,6 +6072,18 @@ func (v MessageList) MarshalJSON() ([]byte, error) {
 	type plain MessageList
 	v.Object = "list"
 	return json.Marshal(plain(v))
+}
+
+// SendMessageBody is a type of the API.
+type SendMessageBody struct {
+	// One address: `platform:chat`, `platform:chat:thread`, or a platform for its home channel.
+	Target string `json:"target"`
+
+	// Markdown.
+	Text string `json:"text"`
+
+	// Further fields of the platform, as `deliver_extra` has them, such as `thread_id`.
+	Extra Nullable[map[string]any] `json:"extra,omitempty"`
 }
 
 // OpenStatusesItem: one of "due", "dead", "unknown". A newer server may send others.
@@ -6861,6 +6948,60 @@ func (v ConfigChange) MarshalJSON() ([]byte, error) {
 	return json.Marshal(plain(v))
 }
 
+// VariableSource: one of "process", "file". A newer server may send others.
+type VariableSource string
+
+// The values of VariableSource.
+const (
+	VariableSourceProcess VariableSource = "process"
+	VariableSourceFile    VariableSource = "file"
+)
+
+// Variable: A variable without its value.
+type Variable struct {
+	Object string `json:"object"`
+	Name   string `json:"name"`
+	IsSet  bool   `json:"is_set"`
+
+	// process: the environment of the server, which overrides the file. file: `.env` of the home. Null: not set.
+	Source *VariableSource `json:"source"`
+
+	// Keys of the configuration that refer to it.
+	UsedBy []string `json:"used_by"`
+}
+
+// MarshalJSON implements json.Marshaler. It sets the members that can only have one value.
+func (v Variable) MarshalJSON() ([]byte, error) {
+	type plain Variable
+	v.Object = "agent.variable"
+	return json.Marshal(plain(v))
+}
+
+// VariableList is a type of the API.
+type VariableList struct {
+	Object  string     `json:"object"`
+	Data    []Variable `json:"data"`
+	FirstID *string    `json:"first_id"`
+
+	// Pass it as `after`.
+	LastID *string `json:"last_id"`
+
+	HasMore bool `json:"has_more"`
+}
+
+// MarshalJSON implements json.Marshaler. It sets the members that can only have one value.
+func (v VariableList) MarshalJSON() ([]byte, error) {
+	type plain VariableList
+	v.Object = "list"
+	return json.Marshal(plain(v))
+}
+
+// PutVariableBody is a type of the API.
+type PutVariableBody struct {
+	// One line, without backslashes and without all three kinds of quotes.
+	Value string `json:"value"`
+}
+
 // KeyStatus: one of "active", "expired", "revoked". A newer server may send others.
 type KeyStatus string
 
@@ -7426,6 +7567,105 @@ func (v ServiceState) MarshalJSON() ([]byte, error) {
 	return json.Marshal(plain(v))
 }
 
+// ReloadBodyWhatItem: one of "env", "config". A newer server may send others.
+type ReloadBodyWhatItem string
+
+// The values of ReloadBodyWhatItem.
+const (
+	ReloadBodyWhatItemEnv    ReloadBodyWhatItem = "env"
+	ReloadBodyWhatItemConfig ReloadBodyWhatItem = "config"
+)
+
+// ReloadBody is a type of the API.
+type ReloadBody struct {
+	// env: the variables of the home. config: the configuration file. Null: both.
+	What Nullable[[]ReloadBodyWhatItem] `json:"what,omitempty"`
+}
+
+// ReloadedVariables is a type of the API.
+type ReloadedVariables struct {
+	// Number of added, changed and removed variables.
+	Changed int64 `json:"changed"`
+}
+
+// ReloadedConfig is a type of the API.
+type ReloadedConfig struct {
+	// Keys whose new value is in use now.
+	Applied []string `json:"applied"`
+
+	// Keys that need a restart.
+	RestartRequired []string `json:"restart_required"`
+}
+
+// ServiceReload: The result of a reload. Null where it was not asked for.
+type ServiceReload struct {
+	Object string `json:"object"`
+
+	// Number of variables that changed.
+	Env *ReloadedVariables `json:"env"`
+
+	Config *ReloadedConfig `json:"config"`
+}
+
+// MarshalJSON implements json.Marshaler. It sets the members that can only have one value.
+func (v ServiceReload) MarshalJSON() ([]byte, error) {
+	type plain ServiceReload
+	v.Object = "agent.service.reload"
+	return json.Marshal(plain(v))
+}
+
+// DoctorFindingStatus: skip: another check must pass first.
+type DoctorFindingStatus string
+
+// The values of DoctorFindingStatus.
+const (
+	DoctorFindingStatusOk   DoctorFindingStatus = "ok"
+	DoctorFindingStatusWarn DoctorFindingStatus = "warn"
+	DoctorFindingStatusFail DoctorFindingStatus = "fail"
+	DoctorFindingStatusSkip DoctorFindingStatus = "skip"
+)
+
+// DoctorFinding is a type of the API.
+type DoctorFinding struct {
+	// The check, such as database or model.
+	Name string `json:"name"`
+
+	// skip: another check must pass first.
+	Status DoctorFindingStatus `json:"status"`
+
+	Detail string `json:"detail"`
+
+	// Action that solves it.
+	Fix *string `json:"fix"`
+}
+
+// DoctorStatus: The most severe finding.
+type DoctorStatus string
+
+// The values of DoctorStatus.
+const (
+	DoctorStatusOk   DoctorStatus = "ok"
+	DoctorStatusWarn DoctorStatus = "warn"
+	DoctorStatusFail DoctorStatus = "fail"
+)
+
+// Doctor is a type of the API.
+type Doctor struct {
+	Object string `json:"object"`
+
+	// The most severe finding.
+	Status DoctorStatus `json:"status"`
+
+	Findings []DoctorFinding `json:"findings"`
+}
+
+// MarshalJSON implements json.Marshaler. It sets the members that can only have one value.
+func (v Doctor) MarshalJSON() ([]byte, error) {
+	type plain Doctor
+	v.Object = "agent.doctor"
+	return json.Marshal(plain(v))
+}
+
 // BackupBody is a type of the API.
 type BackupBody struct {
 	// Include `.env` and the secrets of config.yaml and of webhook subscriptions. Default: false.
@@ -7433,6 +7673,44 @@ type BackupBody struct {
 
 	// Include the workspace if it is inside the home. Default: false.
 	Workspace *bool `json:"workspace,omitempty"`
+}
+
+// BackupImportDatabase: elsewhere: it is on a PostgreSQL server, and not in the archive.
+type BackupImportDatabase string
+
+// The values of BackupImportDatabase.
+const (
+	BackupImportDatabaseCopied    BackupImportDatabase = "copied"
+	BackupImportDatabaseAbsent    BackupImportDatabase = "absent"
+	BackupImportDatabaseElsewhere BackupImportDatabase = "elsewhere"
+)
+
+// BackupImport: An archive that replaces the home at the next start.
+type BackupImport struct {
+	Object string `json:"object"`
+	Files  int64  `json:"files"`
+
+	// The version of agentd that made it.
+	Version string `json:"version"`
+
+	// RFC 3339.
+	CreatedAt string `json:"created_at"`
+
+	// elsewhere: it is on a PostgreSQL server, and not in the archive.
+	Database BackupImportDatabase `json:"database"`
+
+	// Whether it includes secrets. Those of this home stay otherwise.
+	Secrets bool `json:"secrets"`
+
+	// Secrets that were left out.
+	Omitted []string `json:"omitted"`
+}
+
+// MarshalJSON implements json.Marshaler. It sets the members that can only have one value.
+func (v BackupImport) MarshalJSON() ([]byte, error) {
+	type plain BackupImport
+	v.Object = "agent.backup.import"
+	return json.Marshal(plain(v))
 }
 
 // RouteSource: config: the configuration file. subscription: created with this API or `agentd webhook
@@ -7878,6 +8156,49 @@ func (v DeliveryList) MarshalJSON() ([]byte, error) {
 	type plain DeliveryList
 	v.Object = "list"
 	return json.Marshal(plain(v))
+}
+
+// ReplayDeliveriesBody is a type of the API.
+type ReplayDeliveriesBody struct {
+	Route string `json:"route"`
+
+	// Inclusive. Unix time in seconds.
+	From float64 `json:"from"`
+
+	// Exclusive. Null: now.
+	To Nullable[float64] `json:"to,omitempty"`
+
+	// Any of these statuses. Null: failed and interrupted.
+	Status Nullable[[]DeliveryStatus] `json:"status,omitempty"`
+
+	// Null: 100.
+	Limit Nullable[int64] `json:"limit,omitempty"`
+
+	// `last_id` of the previous answer.
+	After Nullable[string] `json:"after,omitempty"`
+}
+
+// ReplayRefusal is a type of the API.
+type ReplayRefusal struct {
+	ID   string    `json:"id"`
+	Code ErrorCode `json:"code"`
+}
+
+// ReplayResult: The result of replaying many deliveries.
+type ReplayResult struct {
+	// The deliveries that the filter found.
+	Matched int64 `json:"matched"`
+
+	Replayed int64 `json:"replayed"`
+
+	// Those that were not replayed.
+	Refused []ReplayRefusal `json:"refused"`
+
+	// The newest delivery that was looked at.
+	LastID *string `json:"last_id"`
+
+	// True: the filter matches more. Repeat the request with `after`.
+	HasMore bool `json:"has_more"`
 }
 
 // ReplayDeliveryBodyUpTo: In a dry run: the last stage that runs.

@@ -9,7 +9,7 @@ import {
   uncounted,
   type Permit,
 } from "./session-queue.ts";
-import { Budgets } from "../usage/budgets.ts";
+import { Budgets, type Budget } from "../usage/budgets.ts";
 import type { ChildPrompt } from "../subagent/delegation.ts";
 import { drainRuns, suspended, type Suspended } from "../recovery/resume.ts";
 import { Execution } from "./execution.ts";
@@ -132,6 +132,11 @@ export class RunScheduler {
       ...(model ? { model } : {}),
     };
     return this.#track(this.#take(prompt));
+  }
+
+  /** Opens the budget of model calls that belong to no run, beside those of the runs. */
+  openBudget(paid: { readonly owner: string; readonly key: string | null }): Promise<Budget> {
+    return this.#budgets.openAlone(paid);
   }
 
   /** Whether a run is running in this process. */

@@ -166,6 +166,35 @@ export function recordCreated(tx: Tx, { id, owner, transient }: SessionRow, acto
   if (transient === 0) tx.record({ type: "session.created", ref: id, owner, data: {}, ...author });
 }
 
+/** What a new session is given. */
+export interface NewSession {
+  readonly owner: string;
+  /** The owner's name for it, checked; absent: the server makes an id. */
+  readonly name?: string;
+  readonly key?: string;
+  readonly seed: SessionSeed;
+  /** Who creates it, for the feed: the name of a key. */
+  readonly actor: string;
+}
+
+/** Creates an empty session inside `tx`. ServiceError `session_exists`. */
+export async function createSession(
+  tx: Tx,
+  { owner, name, key, seed, actor }: NewSession,
+): Promise<SessionRow> {
+  const address = { owner, ...(name === undefined ? {} : { name }), ...(key === undefined ? {} : { key }) };
+  const row = newSession(address, { ...seed, transient: false }, tx.nowMs);
+  // Two requests may name the same new session at once.
+  await lockName(tx, JSON.stringify(["session", row.id]));
+  if (await tx.find("sessions", { id: row.id })) {
+    const what = `Session ${JSON.stringify(name)} exists. Choose another id, or use that session.`;
+    throw new ServiceError("session_exists", what, { param: "id" });
+  }
+  await tx.insert("sessions", [row]);
+  recordCreated(tx, row, actor);
+  return row;
+}
+
 /**
  * Takes the lease of a session: the right of one process to run its turns. False when it is taken.
  * An expired lease is not taken here: recovery first closes the runs of its owner.

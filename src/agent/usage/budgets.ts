@@ -231,11 +231,23 @@ export class Budgets {
 
   /** Opens the budget of a starting run. Close it when the run has ended. */
   open(run: Pick<RunRow, "id" | "owner" | "key">, input: Pick<RunInput, "family" | "tokenBudget">): Budget {
+    const budget = this.#make(run, input);
+    this.#runs.set(run.id, budget);
+    return budget;
+  }
+
+  /** Opens the budget of calls that belong to no run. What runs spend meanwhile counts, too. */
+  async openAlone(paid: Paid): Promise<Budget> {
+    await this.refresh(paid);
+    return this.#make(paid, {});
+  }
+
+  #make(paid: Paid, input: Pick<RunInput, "family" | "tokenBudget">): Budget {
     const { prices, settings } = this.#deps;
     const above = input.family && this.#runs.get(input.family.parentRunId);
     const limit = input.tokenBudget ?? (input.family ? 0 : settings.budget.runTokens);
-    const day = this.#dayOf(run);
-    const budget = new Budget({
+    const day = this.#dayOf(paid);
+    return new Budget({
       limit,
       // A caller with its own limit names the setting itself.
       ...(input.tokenBudget === undefined ? { setting: "agent.run_token_budget" } : {}),
@@ -243,8 +255,6 @@ export class Budgets {
       ...(day ? { day } : {}),
       ...(settings.budget.unpriced === "refuse" ? { isPriced: (model) => prices.isKnown(model) } : {}),
     });
-    this.#runs.set(run.id, budget);
-    return budget;
   }
 
   close(runId: string): void {

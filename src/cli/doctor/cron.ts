@@ -33,7 +33,7 @@ interface JobNeeds {
 const MAX_CHECKED = 1_000;
 
 export async function cron(loaded: LoadedConfig, context: CliContext): Promise<CheckResult> {
-  const found = await findDatabase();
+  const found = await findDatabase(context);
   let result: CheckResult = NO_JOBS;
   if (!found.exists) return result;
   await withDatabase(found, async (store) => {

@@ -6,6 +6,7 @@ import { platformKeys } from "../../config/platform-settings.ts";
 import { readOutboxStats, type OutboxCounts, type OutboxStats } from "../../deliver/outbox/stats.ts";
 import type { CheckResult } from "./finding.ts";
 import { statuses, type PlatformStatus } from "../../deliver/platform/status.ts";
+import type { CliContext } from "../kit/context.ts";
 import { findDatabase, withDatabase } from "../kit/database.ts";
 
 /** A message that waits longer than all retries has no sender. */
@@ -71,8 +72,8 @@ function setUp(all: readonly PlatformStatus[]): CheckResult {
 }
 
 /** Checks for messages that were given up, are unconfirmed, or wait too long. */
-export async function outbox(nowMs: number): Promise<CheckResult> {
-  const database = await findDatabase();
+export async function outbox(nowMs: number, context: CliContext): Promise<CheckResult> {
+  const database = await findDatabase(context);
   if (!database.exists) return { status: "ok", detail: "the database does not exist yet" };
   const read: OutboxStats[] = [];
   await withDatabase(database, async (store) => void read.push(await readOutboxStats(store)));

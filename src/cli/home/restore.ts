@@ -1,21 +1,18 @@
 /** `agentd restore`: replaces the content of the home by that of a backup. */
-import { mkdtemp, readdir, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
-import { basename, join, relative, resolve, sep } from "node:path";
+import { join, resolve } from "node:path";
 import { defineCommand } from "citty";
 import { ServiceError } from "../../base/errors.ts";
 import { loadConfig } from "../../config/config.ts";
-import { prepareHome, resolvePaths, resolveWithin } from "../../config/home.ts";
-import { replaceEntries, undoRestore } from "../../config/restore.ts";
-import { checkSqlite, isSqliteInUse } from "../../store/backup.ts";
+import { resolvePaths } from "../../config/home.ts";
+import { undoRestore } from "../../config/restore.ts";
+import { isSqliteInUse } from "../../store/backup.ts";
 import { currentContext, type CliContext } from "../kit/context.ts";
 import { isAgentd, occupantOf, urlOf } from "../kit/local-gateway.ts";
 import { jsonOption, requiredArgument, switchOption } from "../kit/options.ts";
 import { print, printJson, warn } from "../kit/output.ts";
-import { unpack, type Manifest } from "../../app/backup/archive.ts";
-import { RESTORES, SKIPPED, stampOf } from "../../app/backup/backup.ts";
+import type { Manifest } from "../../app/backup/archive.ts";
+import { checkBackup, entriesOf, restoreHome } from "../../app/backup/restore.ts";
 import { databaseText } from "./backup.ts";
-import { SECRET_FILES } from "../../app/backup/scrub.ts";
 
 export const restoreCommand = defineCommand({
   meta: {
@@ -32,13 +29,12 @@ export const restoreCommand = defineCommand({
   async run({ args }) {
     const file = resolve(args.file);
     const context = currentContext();
-    if (args["dry-run"])
-      return report(await inTemporary((folder) => readBackup(file, folder)), file, args.json);
-    const names = await namesOf(context.home);
+    if (args["dry-run"]) return report(await checkBackup(file), file, args.json);
+    const names = await entriesOf(context.home);
     await undoRestore(context.home);
     if (names.length > 0 && !args.force) throw homeExists(context.home);
     await refuseRunning(context);
-    const { manifest, replaced } = await restore(file, context);
+    const { manifest, replaced } = await restoreHome(file, context);
     if (args.json)
       return printJson({ ...summaryOf(manifest), home: context.home, replaced: replaced ?? null });
     print(`Restored ${context.home} from ${file}: ${contentText(manifest)}.`);
@@ -66,60 +62,6 @@ function contentText({ files, database }: Manifest): string {
 
 function missingText({ omitted }: Manifest): string {
   return `The backup does not include these secrets: ${omitted.join(", ")}.`;
-}
-
-interface Restored {
-  readonly manifest: Manifest;
-  /** Where the old content is, if there was any. */
-  readonly replaced?: string;
-}
-
-/** Reads the whole backup into the home's file system and checks it, before anything changes. */
-async function restore(file: string, context: CliContext): Promise<Restored> {
-  const { home } = context;
-  const isNew = (await namesOf(home)).length === 0;
-  await prepareHome(home);
-  const stage = await mkdtemp(join(home, ".restore-"));
-  try {
-    const manifest = await readBackup(file, stage);
-    const incoming = await readdir(stage);
-    const kept = await keptNames(context, manifest);
-    const outgoing = (await readdir(home)).filter((name) => incoming.includes(name) || !kept(name));
-    const replaced = `replaced-${stampOf(new Date())}`;
-    await replaceEntries(home, { staged: basename(stage), replaced, outgoing, incoming });
-    if (outgoing.length > 0) return { manifest, replaced: join(home, replaced) };
-    await rm(join(home, replaced), { recursive: true });
-    return { manifest };
-  } finally {
-    await rm(stage, { recursive: true, force: true });
-    if (isNew) await removeIfEmpty(home);
-  }
-}
-
-/** Returns which names stay unless the backup has them: also the workspace, and the keys of a backup without keys. */
-async function keptNames(context: CliContext, { secrets }: Manifest): Promise<(name: string) => boolean> {
-  const { home, userHome } = context;
-  const { config } = await loadConfig(context);
-  const folder = resolveWithin(home, config.agent.workspace ?? "workspace", userHome);
-  const [workspace = ""] = relative(home, folder).split(sep);
-  const kept = [...SKIPPED, workspace, ...(secrets ? [] : SECRET_FILES)];
-  return (name) => kept.includes(name) || RESTORES.test(name);
-}
-
-/** Writes the content of the backup into the folder. ServiceError `invalid_request` unless all of it is intact. */
-async function readBackup(file: string, folder: string): Promise<Manifest> {
-  const manifest = await unpack(file, folder);
-  if (manifest.database_path !== undefined) checkSqlite(join(folder, manifest.database_path));
-  return manifest;
-}
-
-async function inTemporary<T>(work: (folder: string) => Promise<T>): Promise<T> {
-  const folder = await mkdtemp(join(tmpdir(), "agentd-restore-"));
-  try {
-    return await work(folder);
-  } finally {
-    await rm(folder, { recursive: true, force: true });
-  }
 }
 
 function homeExists(home: string): ServiceError {
@@ -168,14 +110,4 @@ async function warnOf(manifest: Manifest, context: CliContext): Promise<void> {
     warn(
       `The configuration names another database than the restored ${at}. Move it there, or change database.url.`,
     );
-}
-
-async function namesOf(home: string): Promise<readonly string[]> {
-  const names = await readdir(home).catch(() => []);
-  return names.filter((name) => !SKIPPED.includes(name));
-}
-
-async function removeIfEmpty(home: string): Promise<void> {
-  const names = await readdir(home).catch(() => []);
-  if (names.every((name) => name === ".lock")) await rm(home, { recursive: true, force: true });
 }

@@ -3,7 +3,7 @@ import { stat } from "node:fs/promises";
 import { loadConfig, requireValid } from "../../config/config.ts";
 import { resolvePaths } from "../../config/home.ts";
 import type { Store } from "../../store/store.ts";
-import { currentContext } from "./context.ts";
+import { currentContext, type CliContext } from "./context.ts";
 
 interface FoundDatabase {
   readonly url: string;
@@ -14,8 +14,8 @@ interface FoundDatabase {
 }
 
 /** Finds the database without creating it. ServiceError `invalid_config`. */
-export async function findDatabase(): Promise<FoundDatabase> {
-  const { home, env, userHome } = currentContext();
+export async function findDatabase(context: CliContext = currentContext()): Promise<FoundDatabase> {
+  const { home, env, userHome } = context;
   const loaded = await loadConfig({ home, env });
   const config = requireValid(loaded);
   const { databaseUrl: url } = resolvePaths({ config, env: loaded.env, home, userHome });

@@ -4,7 +4,7 @@ import { ServiceError } from "../../base/errors.ts";
 import { loadConfig, requireValid } from "../../config/config.ts";
 import { resolveSecret } from "../../config/home.ts";
 import { UsageError } from "./arguments.ts";
-import { currentContext } from "./context.ts";
+import { currentContext, type CliContext } from "./context.ts";
 import { textOption } from "./options.ts";
 import { hideSecrets } from "../../config/secret-values.ts";
 
@@ -23,8 +23,10 @@ export interface LocalGateway {
  * Returns where the gateway of the home is expected to listen, and the key of the home. Requests nothing. ServiceError
  * `invalid_config`; UsageError for an invalid `port`.
  */
-export async function findLocalGateway(port?: string): Promise<LocalGateway> {
-  const { home, env } = currentContext();
+export async function findLocalGateway(
+  port?: string,
+  { home, env }: CliContext = currentContext(),
+): Promise<LocalGateway> {
   const loaded = await loadConfig({ home, env });
   const { host, port: configured, key, keys } = requireValid(loaded).api_server;
   hideSecrets(loaded);

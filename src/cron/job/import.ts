@@ -34,6 +34,10 @@ export interface ImportOptions {
   readonly jobContext: JobContext;
   /** True: nothing is created. */
   readonly isDryRun?: boolean;
+  /** Who imports, for the feed. */
+  readonly actor?: string;
+  /** Returns the input that its author may use. ServiceError `invalid_request`, `insufficient_scope`. Default: any. */
+  readonly checkInput?: (input: JobInput) => Promise<JobInput>;
 }
 
 const MINUTE_MS = 60_000;
@@ -85,7 +89,7 @@ function withIds(jobs: readonly FileJob[]): readonly Identified[] {
 
 async function importOne(
   { id, job }: Identified,
-  { jobs, jobContext, isDryRun }: ImportOptions,
+  { jobs, jobContext, isDryRun, actor, checkInput }: ImportOptions,
 ): Promise<ImportedJob> {
   const { input, isPaused, pausedReason, isOver, past } = job;
   const named = { id, name: input.name ?? input.prompt?.slice(0, 100) ?? id };
@@ -94,11 +98,11 @@ async function importOne(
   const over = { ...named, outcome: "over", reason: "it will not run again" } as const;
   if (isOver) return over;
   try {
-    const definition = await defineJob(input, jobContext);
+    const definition = await defineJob((await checkInput?.(input)) ?? input, jobContext);
     const { name, repeat } = definition;
     if (repeat !== null && (past.repeatDone ?? 0) >= repeat) return { ...over, name };
     const kept = { ...past, id, nextRunAtMs: nextInPhaseMs(definition, past, jobContext) };
-    if (!isDryRun) await jobs?.create(definition, { isPaused, pausedReason, past: kept });
+    if (!isDryRun) await jobs?.create(definition, { isPaused, pausedReason, past: kept }, { actor });
     const { deliver, failureDeliver, origin } = definition;
     return { ...named, name, outcome: "imported", deliver, failureDeliver, origin };
   } catch (error) {
@@ -108,7 +112,7 @@ async function importOne(
 }
 
 /** What a record is refused for: the others are imported. */
-const REFUSALS: ReadonlySet<string> = new Set(["invalid_request", "invalid_schedule"]);
+const REFUSALS: ReadonlySet<string> = new Set(["invalid_request", "invalid_schedule", "insufficient_scope"]);
 
 /** Returns the next instant of an interval; past instants are not caught up. Other schedules compute their own. */
 function nextInPhaseMs(

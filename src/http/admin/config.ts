@@ -1,4 +1,5 @@
 import { ServiceError } from "../../base/errors.ts";
+import { pageOf } from "../control/page.ts";
 import { checkVersion, dryRunHeader, isUnchanged } from "../control/write.ts";
 import type { ConfigState, HttpContext, HttpDeps } from "../deps.ts";
 import type { HttpRequest, HttpResponse } from "../edge/contract.ts";
@@ -60,6 +61,63 @@ export async function updateConfig(
       restart_required: [...change.restartRequired],
     },
   };
+}
+
+/** GET /v1/variables, by name. */
+export async function listVariables(
+  { query, ctx }: HttpRequest<"listVariables", HttpContext>,
+  deps: HttpDeps,
+): Promise<HttpResponse<"listVariables">> {
+  requireAuthentication(ctx);
+  await deps.store.find("metadata", { key: "epoch" });
+  const all = await (await deps.config()).variables();
+  const { rows, ...page } = pageOf(all, query, ({ name }) => name);
+  const data = rows.map(({ name, source, usedBy }) => ({
+    object: "agent.variable" as const,
+    name,
+    is_set: source !== undefined,
+    source: source ?? null,
+    used_by: [...usedBy],
+  }));
+  return { status: 200, body: { ...page, data } };
+}
+
+/** PUT /v1/variables/{name} */
+export async function putVariable(
+  { path, body, ctx }: HttpRequest<"putVariable", HttpContext>,
+  deps: HttpDeps,
+): Promise<HttpResponse<"putVariable">> {
+  await changeVariable(path.name, body.value, ctx, deps);
+  return { status: 204 };
+}
+
+/** DELETE /v1/variables/{name} */
+export async function deleteVariable(
+  { path, ctx }: HttpRequest<"deleteVariable", HttpContext>,
+  deps: HttpDeps,
+): Promise<HttpResponse<"deleteVariable">> {
+  await changeVariable(path.name, undefined, ctx, deps);
+  return { status: 204 };
+}
+
+async function changeVariable(
+  name: string,
+  value: string | undefined,
+  ctx: HttpContext,
+  deps: HttpDeps,
+): Promise<void> {
+  requireAuthentication(ctx);
+  await deps.store.find("metadata", { key: "epoch" });
+  await (await deps.config()).setVariable(name, value);
+  await record({ changed: [`env:${name}`], restartRequired: [] }, ctx, deps);
+}
+
+/** Without keys, anyone could change what the agent is allowed to use. ServiceError `auth_required`. */
+function requireAuthentication({ identity }: HttpContext): void {
+  if (identity.authenticated) return;
+  const what =
+    "This server requires no API key, so it shows and changes no variables. Edit the `.env` file of its home.";
+  throw new ServiceError("auth_required", what);
 }
 
 async function record(

@@ -15,6 +15,8 @@ export interface Input {
   query?: Record<string, unknown>;
   headers?: Record<string, unknown>;
   body?: unknown;
+  /** The body of an operation that takes bytes. */
+  rawBody?: Uint8Array;
 }
 
 /**
@@ -35,7 +37,8 @@ export async function readInput(event: H3Event, operation: OperationMeta, deps: 
   if (operation.headers) {
     input.headers = headerParameters(operation.headers, event.req.headers);
   }
-  if (operation.body && !operation.body.raw) input.body = await jsonBody(event, operation.body, deps);
+  if (operation.body?.raw) input.rawBody = await readBytes(event, deps);
+  else if (operation.body) input.body = await jsonBody(event, operation.body, deps);
   return input;
 }
 
@@ -159,8 +162,7 @@ type JsonBody = Extract<NonNullable<OperationMeta["body"]>, { schema: object }>;
 
 async function jsonBody(event: H3Event, body: JsonBody, deps: HttpDeps): Promise<unknown> {
   checkMediaType(event.req.headers);
-  const { maxBodyBytes: maxBytes, bodyTimeoutMs: timeoutMs } = deps.settings;
-  const bytes = await readBody(event, { maxBytes, timeoutMs, clock: deps.clock, settings: BODY_SETTINGS });
+  const bytes = await readBytes(event, deps);
   if (bytes.length === 0) {
     if (!body.required) return undefined;
     throw new ServiceError("invalid_json", "The body is empty. Send a JSON object.");
@@ -172,6 +174,11 @@ async function jsonBody(event: H3Event, body: JsonBody, deps: HttpDeps): Promise
     refuse(issues);
   }
   return value;
+}
+
+function readBytes(event: H3Event, { settings, clock }: HttpDeps): Promise<Uint8Array> {
+  const { maxBodyBytes: maxBytes, bodyTimeoutMs: timeoutMs } = settings;
+  return readBody(event, { maxBytes, timeoutMs, clock, settings: BODY_SETTINGS });
 }
 
 /** Accepts a missing content type as JSON: curl users forget it, and the parser decides anyway. */

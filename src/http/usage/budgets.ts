@@ -1,6 +1,7 @@
 import type { Budget } from "../../../generated/http/client/types.gen.ts";
 import { dayOf, NANO, secondsToMidnight } from "../../agent/usage/usage.ts";
 import { readSpending } from "../../agent/usage/queries.ts";
+import type { ApiKeyRow } from "../../store/schema/tables.ts";
 import { eventCursor } from "../control/feed.ts";
 import { ownerFilter, pageOf } from "../control/page.ts";
 import type { HttpContext, HttpDeps } from "../deps.ts";
@@ -15,17 +16,30 @@ export async function listBudgets(
   deps: HttpDeps,
 ): Promise<HttpResponse<"listBudgets">> {
   const headers = { "x-agent-event-cursor": await eventCursor(deps) };
-  const limits = limitsOf(deps, ownerFilter(ctx).owner);
+  const { owner } = ownerFilter(ctx);
+  const whose = owner === undefined ? {} : { owner };
+  const created = await (
+    await deps.apiKeys()
+  ).list({ statuses: ["active"], limit: MAX_KEYS, ...whose }, deps.clock.now());
+  const limits = limitsOf(deps, owner, created);
   const { rows, ...page } = pageOf(limits, query, ({ id }) => id);
   const data = await Promise.all(rows.map((limit) => withSpending(limit, deps)));
   return { status: 200, headers, body: { ...page, data } };
 }
 
+/** As many as can be stored. */
+const MAX_KEYS = 1_000;
+
 /** Without `owner`: of every owner that has a key. */
-function limitsOf({ tooling, keys }: HttpDeps, owner: string | undefined): readonly Limit[] {
+function limitsOf(
+  { tooling, keys }: HttpDeps,
+  owner: string | undefined,
+  created: readonly ApiKeyRow[],
+): readonly Limit[] {
   const { dayTokens, dayCostUsd = 0 } = tooling.budget;
   const holders = (keys.holders ?? []).map((holder) => ({ ...holder, owner: holder.owner ?? holder.name }));
-  const owners = owner === undefined ? [...new Set(holders.map((holder) => holder.owner))] : [owner];
+  const all = [...holders, ...created].map((holder) => holder.owner);
+  const owners = owner === undefined ? [...new Set(all)] : [owner];
   const ofOwners = owners.flatMap((name): Limit[] => {
     const about = { owner: name, key: null };
     const id = encodeURIComponent(name);
@@ -34,13 +48,19 @@ function limitsOf({ tooling, keys }: HttpDeps, owner: string | undefined): reado
       { ...about, id: `owner_cost:${id}`, kind: "owner_cost", unit: "usd", limit: dayCostUsd },
     ];
   });
-  const ofKeys = tooling.keyBudgets().flatMap(({ key, limit }): Limit[] => {
-    const holder = holders.find(({ name }) => name === key);
-    const isVisible = owner === undefined || holder?.owner === owner;
+  const ofKey = (key: string, whose: string, limit: number): Limit => {
     const id = `key_cost:${encodeURIComponent(key)}`;
-    return isVisible ? [{ id, kind: "key_cost", owner: holder?.owner ?? null, key, unit: "usd", limit }] : [];
+    return { id, kind: "key_cost", owner: whose, key, unit: "usd", limit };
+  };
+  const configured = tooling.keyBudgets().flatMap(({ key, limit }) => {
+    const holder = holders.find(({ name }) => name === key);
+    const isVisible = holder !== undefined && (owner === undefined || holder.owner === owner);
+    return isVisible ? [ofKey(key, holder.owner, limit)] : [];
   });
-  return [...ofOwners.filter(({ limit }) => limit > 0), ...ofKeys];
+  const ofCreated = created.flatMap(({ name, owner: whose, day_budget_nano: nano }) =>
+    nano === null ? [] : [ofKey(name, whose, nano / NANO)],
+  );
+  return [...ofOwners.filter(({ limit }) => limit > 0), ...configured, ...ofCreated];
 }
 
 async function withSpending(limit: Limit, { store, clock }: HttpDeps): Promise<Budget> {

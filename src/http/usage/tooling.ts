@@ -145,7 +145,7 @@ export async function reloadMcp(
   const key = headers["idempotency-key"];
   const once = { ctx, key, operation: "reloadMcp", content: body };
   const { result, isReplayed } = await actOnce<McpServerList>(once, deps, async (record) => {
-    await deps.tooling.mcp.reload();
+    await deps.tooling.mcp.reload(ctx.identity.name);
     const data = [...serversOf(deps)];
     const [first = null, last = first] = [data.at(0)?.id, data.at(-1)?.id];
     const made: McpServerList = { object: "list", data, first_id: first, last_id: last, has_more: false };

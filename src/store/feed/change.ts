@@ -26,7 +26,10 @@ export const CHANGE_TYPES = [
   "key.updated",
   "key.deleted",
   "config.updated",
+  "mcp.updated",
+  "service.started",
   "service.draining",
+  "service.stopped",
 ] as const;
 
 /** Kinds whose changes every key may read; those of other kinds need the scope admin. */

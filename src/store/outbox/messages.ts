@@ -125,9 +125,12 @@ export interface FullMessage extends OutboxMessage {
 /** Returns the message with that id, undefined when none exists. */
 export async function findMessage(store: Store, id: string): Promise<FullMessage | undefined> {
   const row = await store.find("outbox", { id });
-  return (
-    row && { ...toOutboxMessage(row), payload: row.payload, attemptLog: readAttemptLog(row.attempt_log) }
-  );
+  return row && fullMessage(row);
+}
+
+/** Returns the message of a row. */
+export function fullMessage(row: OutboxRow): FullMessage {
+  return { ...toOutboxMessage(row), payload: row.payload, attemptLog: readAttemptLog(row.attempt_log) };
 }
 
 /**

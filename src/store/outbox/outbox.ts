@@ -20,6 +20,8 @@ export interface NewMessage {
   readonly maxAttempts?: number;
   /** Messages with the same key are sent one after the other. Null: at any time. Default: {@link orderingKeyOf}. */
   readonly orderingKey?: string | null;
+  /** Who sends it, for the feed: the name of a key. Absent: the server. */
+  readonly actor?: string;
 }
 
 export type PendingMessage = Pick<
@@ -171,7 +173,7 @@ export function createOutbox({ owner, ownerIsDead }: Leaseholder): Outbox {
       const queue = queueOf(target, orderingKey);
       const row = { ...toRow(message, tx.nowMs), id, ordering_key: orderingKey, queue, blocked };
       await tx.insert("outbox", [row]);
-      recordMessage(tx, row, { status: "due", isNew: true });
+      recordMessage(tx, row, { status: "due", isNew: true, actor: message.actor ?? null });
       tx.afterCommit(notify);
       return id;
     },

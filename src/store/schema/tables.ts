@@ -320,6 +320,7 @@ const deliveries = table(
     // Ids sort by their time: a route's newest come first without a sort.
     by_route: { columns: ["route", "id"] },
     by_owner: { columns: ["owner", "id"] },
+    by_origin: { columns: ["replay_of", "id"], where: "replay_of is not null" },
     open: { columns: ["id"], where: "ended_at is null" },
   },
 );

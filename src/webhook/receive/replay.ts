@@ -45,6 +45,12 @@ export async function replayDelivery(
   return id;
 }
 
+/** Checks what a replay needs: the route and the body. ServiceError `delivery_not_replayable`. */
+export async function checkReplay(deps: WebhookDeps, delivery: Delivery): Promise<void> {
+  await routeOf(deps, delivery);
+  bodyOf(delivery);
+}
+
 /** Returns the stage of a request that an authenticated caller makes instead of a sender. */
 export function trustedStage(detail: string): StageResult {
   return { stage: "signature", result: "pass", detail };

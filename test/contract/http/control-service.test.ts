@@ -154,10 +154,29 @@ scenario(
     const events = await storedEvents<FeedEvent>(service, "?types=service.*");
     assert.deepEqual(
       events.map(({ type, actor }) => [type, actor]),
-      [["service.draining", "default"]],
+      [
+        ["service.started", null],
+        ["service.draining", "default"],
+      ],
     );
   },
 );
+
+test("the feed reports the starts and stops of a service, with the process and the version", async () => {
+  const first = await startTestService();
+  await using second = await first.restart();
+  const events = await storedEvents<FeedEvent>(second, "?types=service.*");
+  assert.deepEqual(
+    events.map(({ type, data }) => [type, data.id, data["version"]]),
+    [
+      ["service.started", "service", "0.0.0-test"],
+      ["service.stopped", "service", undefined],
+      ["service.started", "service", "0.0.0-test"],
+    ],
+  );
+  const [started, stopped, again] = events.map(({ data }) => data["instance"]);
+  assert.ok(started === stopped && started !== again, "each process has its name");
+});
 
 scenario("drainService", 400, { title: "a time below zero" }, async (service) => {
   const refused = await post(service, "/v1/service/drain", { grace_seconds: -1 });

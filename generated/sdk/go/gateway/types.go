@@ -2225,15 +2225,18 @@ const (
 	FeedEventTypeKeyUpdated        FeedEventType = "key.updated"
 	FeedEventTypeKeyDeleted        FeedEventType = "key.deleted"
 	FeedEventTypeConfigUpdated     FeedEventType = "config.updated"
+	FeedEventTypeMCPUpdated        FeedEventType = "mcp.updated"
+	FeedEventTypeServiceStarted    FeedEventType = "service.started"
 	FeedEventTypeServiceDraining   FeedEventType = "service.draining"
+	FeedEventTypeServiceStopped    FeedEventType = "service.stopped"
 )
 
 // FeedEventData: The kind and id of the resource, and its state after the change. run: status, kind,
 // session_id, source. question: kind, status, run_id, session_id, expires_at. message: platform, status, ref.
 // delivery: route, event, status, run_id. route: enabled. occurrence: job_id, scheduled_at, status,
 // delivery_status. job: state, revision. grant: tool. key: name, scopes, expires_at, previous_expires_at;
-// config: changed, restart_required. service: grace_seconds. Events of keys, the configuration and the
-// service need the scope admin.
+// config: changed, restart_required. mcp: servers. service: instance, and grace_seconds while it drains.
+// Events of keys, the configuration, MCP servers and the service need the scope admin.
 type FeedEventData struct {
 	Object string `json:"object"`
 	ID     string `json:"id"`
@@ -2260,8 +2263,8 @@ type FeedEvent struct {
 	// question: kind, status, run_id, session_id, expires_at. message: platform, status, ref. delivery: route,
 	// event, status, run_id. route: enabled. occurrence: job_id, scheduled_at, status, delivery_status. job:
 	// state, revision. grant: tool. key: name, scopes, expires_at, previous_expires_at; config: changed,
-	// restart_required. service: grace_seconds. Events of keys, the configuration and the service need the scope
-	// admin.
+	// restart_required. mcp: servers. service: instance, and grace_seconds while it drains. Events of keys, the
+	// configuration, MCP servers and the service need the scope admin.
 	Data FeedEventData `json:"data"`
 }
 

@@ -684,6 +684,45 @@ class AgentClient(SyncBase):
         )
         return cast("types.SessionList", self._send(request))
 
+    def create_session(
+        self,
+        body: types.CreateSessionBody,
+        *,
+        dry_run: bool | None = None,
+        agent_owner: str | None = None,
+        idempotency_key: str | None = None,
+        extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
+        timeout: float | None = None,
+    ) -> types.Session:
+        """Create an empty session.
+
+        Requests that name it in `X-Agent-Session-Id`, or its key in `X-Agent-Session-Key`, continue it. An
+        id that is taken: 409 `session_exists`.
+
+        `POST /v1/sessions`. Needs a key with the scope `sessions`.
+
+        Args:
+            dry_run: True validates the request and returns the result, but stores and sends nothing.
+                Default false.
+            agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
+                reads the data of all owners.
+            idempotency_key: 1 to 255 visible ASCII characters. Repeating a request with the same key
+                returns the first result, or joins the first request while it is in progress. The same key
+                with a different request returns 409.
+        """
+        request = Request(
+            "POST",
+            "/v1/sessions",
+            query={"dry_run": dry_run},
+            headers={"x-agent-owner": agent_owner, "idempotency-key": idempotency_key},
+            body=body,
+            extra_headers=extra_headers,
+            response=response,
+            timeout=timeout,
+        )
+        return cast("types.Session", self._send(request))
+
     def get_session(
         self,
         session_id: str,
@@ -1022,6 +1061,46 @@ class AgentClient(SyncBase):
             timeout=timeout,
         )
         return cast("types.Job", self._send(request))
+
+    def import_jobs(
+        self,
+        body: types.ImportJobsBody,
+        *,
+        dry_run: bool | None = None,
+        agent_owner: str | None = None,
+        idempotency_key: str | None = None,
+        extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
+        timeout: float | None = None,
+    ) -> types.JobImport:
+        """Import jobs of another service.
+
+        Creates a job from each usable entry of a `jobs.json`, under its id: an id that exists stays
+        unchanged, so a second import adds nothing. An entry that cannot be used does not stop the others.
+        At most 1,000 entries.
+
+        `POST /v1/jobs/import`. Needs a key with the scope `jobs`.
+
+        Args:
+            dry_run: True validates the request and returns the result, but stores and sends nothing.
+                Default false.
+            agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
+                reads the data of all owners.
+            idempotency_key: 1 to 255 visible ASCII characters. Repeating a request with the same key
+                returns the first result, or joins the first request while it is in progress. The same key
+                with a different request returns 409.
+        """
+        request = Request(
+            "POST",
+            "/v1/jobs/import",
+            query={"dry_run": dry_run},
+            headers={"x-agent-owner": agent_owner, "idempotency-key": idempotency_key},
+            body=body,
+            extra_headers=extra_headers,
+            response=response,
+            timeout=timeout,
+        )
+        return cast("types.JobImport", self._send(request))
 
     def get_job(
         self,
@@ -1512,6 +1591,46 @@ class AgentClient(SyncBase):
             timeout=timeout,
         )
         return cast("types.MessageList", self._send(request))
+
+    def send_message(
+        self,
+        body: types.SendMessageBody,
+        *,
+        dry_run: bool | None = None,
+        agent_owner: str | None = None,
+        idempotency_key: str | None = None,
+        extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
+        timeout: float | None = None,
+    ) -> types.Message:
+        """Send a message.
+
+        Puts one message into the outbox, which sends it and retries it. `target` is an address such as
+        `telegram:-100123`; a platform alone means its home channel. A platform that is not set up: 409
+        `platform_not_ready`.
+
+        `POST /v1/outbox`. Needs a key with the scope `messages`.
+
+        Args:
+            dry_run: True validates the request and returns the result, but stores and sends nothing.
+                Default false.
+            agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
+                reads the data of all owners.
+            idempotency_key: 1 to 255 visible ASCII characters. Repeating a request with the same key
+                returns the first result, or joins the first request while it is in progress. The same key
+                with a different request returns 409.
+        """
+        request = Request(
+            "POST",
+            "/v1/outbox",
+            query={"dry_run": dry_run},
+            headers={"x-agent-owner": agent_owner, "idempotency-key": idempotency_key},
+            body=body,
+            extra_headers=extra_headers,
+            response=response,
+            timeout=timeout,
+        )
+        return cast("types.Message", self._send(request))
 
     def retry_messages(
         self,
@@ -2305,6 +2424,94 @@ class AgentClient(SyncBase):
         )
         return cast("types.ConfigSchema", self._send(request))
 
+    def list_variables(
+        self,
+        *,
+        limit: int | None = None,
+        after: str | None = None,
+        extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
+        timeout: float | None = None,
+    ) -> types.VariableList:
+        """List variables.
+
+        The variables of the home's `.env` file, and those that the configuration refers to, by name. Their
+        values are never returned.
+
+        `GET /v1/variables`. Needs a key with the scope `admin`.
+
+        Args:
+            limit: Default 20.
+            after: `last_id` of the previous page.
+        """
+        request = Request(
+            "GET",
+            "/v1/variables",
+            query={"limit": limit, "after": after},
+            extra_headers=extra_headers,
+            response=response,
+            timeout=timeout,
+        )
+        return cast("types.VariableList", self._send(request))
+
+    def put_variable(
+        self,
+        name: str,
+        body: types.PutVariableBody,
+        *,
+        extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        """Set a variable.
+
+        Writes the variable into the home's `.env` file. Commands and tools use the new value at once;
+        settings that refer to it use it after a restart. A variable of the process itself overrides the
+        file: 409 `variable_is_static`.
+
+        `PUT /v1/variables/{name}`. Needs a key with the scope `admin`.
+
+        Args:
+            name: Name of the variable.
+        """
+        request = Request(
+            "PUT",
+            f"/v1/variables/{segment(name)}",
+            accept="",
+            body=body,
+            extra_headers=extra_headers,
+            response=response,
+            timeout=timeout,
+        )
+        self._send(request)
+
+    def delete_variable(
+        self,
+        name: str,
+        *,
+        extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        """Delete a variable.
+
+        Removes the variable from the home's `.env` file.
+
+        `DELETE /v1/variables/{name}`. Needs a key with the scope `admin`.
+
+        Args:
+            name: Name of the variable.
+        """
+        request = Request(
+            "DELETE",
+            f"/v1/variables/{segment(name)}",
+            accept="",
+            extra_headers=extra_headers,
+            response=response,
+            timeout=timeout,
+        )
+        self._send(request)
+
     def list_keys(
         self,
         *,
@@ -2879,6 +3086,60 @@ class AgentClient(SyncBase):
         )
         return cast("types.ServiceState", self._send(request))
 
+    def reload_service(
+        self,
+        body: types.ReloadBody,
+        *,
+        idempotency_key: str | None = None,
+        extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
+        timeout: float | None = None,
+    ) -> types.ServiceReload:
+        """Reload the configuration.
+
+        Reads the variables of the home and its configuration again, and applies what can change while the
+        server runs. An invalid file: 400 `invalid_config`, and nothing changes.
+
+        `POST /v1/service/reload`. Needs a key with the scope `admin`.
+
+        Args:
+            idempotency_key: 1 to 255 visible ASCII characters. Repeating a request with the same key
+                returns the first result, or joins the first request while it is in progress. The same key
+                with a different request returns 409.
+        """
+        request = Request(
+            "POST",
+            "/v1/service/reload",
+            headers={"idempotency-key": idempotency_key},
+            body=body,
+            extra_headers=extra_headers,
+            response=response,
+            timeout=timeout,
+        )
+        return cast("types.ServiceReload", self._send(request))
+
+    def get_doctor(
+        self,
+        *,
+        extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
+        timeout: float | None = None,
+    ) -> types.Doctor:
+        """Check the installation.
+
+        Runs the checks of `agentd doctor` in this server. They change nothing and take at most 10 seconds.
+
+        `GET /v1/service/doctor`. Needs a key with the scope `admin`.
+        """
+        request = Request(
+            "GET",
+            "/v1/service/doctor",
+            extra_headers=extra_headers,
+            response=response,
+            timeout=timeout,
+        )
+        return cast("types.Doctor", self._send(request))
+
     def create_backup(
         self,
         body: types.BackupBody,
@@ -2906,6 +3167,45 @@ class AgentClient(SyncBase):
             timeout=timeout,
         )
         return cast("bytes", self._send(request))
+
+    def import_backup(
+        self,
+        body: bytes,
+        *,
+        dry_run: bool | None = None,
+        idempotency_key: str | None = None,
+        extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
+        timeout: float | None = None,
+    ) -> types.BackupImport:
+        """Restore a backup.
+
+        Checks an archive of `createBackup` or `agentd backup` completely and keeps it in the home. The
+        next start of this server replaces the content of the home by it; the old content moves to a folder
+        in the home. At most `limits.max_body_bytes`; `agentd restore` takes larger archives. A server that
+        requires no API key refuses it: 403 `auth_required`.
+
+        `POST /v1/backup/import`. Needs a key with the scope `admin`.
+
+        Args:
+            dry_run: True validates the request and returns the result, but stores and sends nothing.
+                Default false.
+            idempotency_key: 1 to 255 visible ASCII characters. Repeating a request with the same key
+                returns the first result, or joins the first request while it is in progress. The same key
+                with a different request returns 409.
+        """
+        request = Request(
+            "POST",
+            "/v1/backup/import",
+            query={"dry_run": dry_run},
+            headers={"idempotency-key": idempotency_key},
+            body=body,
+            content_type="application/octet-stream",
+            extra_headers=extra_headers,
+            response=response,
+            timeout=timeout,
+        )
+        return cast("types.BackupImport", self._send(request))
 
     def list_routes(
         self,
@@ -3204,6 +3504,46 @@ class AgentClient(SyncBase):
             timeout=timeout,
         )
         return cast("types.DeliveryList", self._send(request))
+
+    def replay_deliveries(
+        self,
+        body: types.ReplayDeliveriesBody,
+        *,
+        dry_run: bool | None = None,
+        agent_owner: str | None = None,
+        idempotency_key: str | None = None,
+        extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
+        timeout: float | None = None,
+    ) -> types.ReplayResult:
+        """Replay the deliveries of a time.
+
+        Replays the deliveries of a route that came in a window of time, oldest first, at most 1,000 a
+        call. It leaves out replays, and deliveries whose replay is open or has succeeded. While `has_more`
+        is true, repeat the request with `after`.
+
+        `POST /v1/webhooks/deliveries/replay`. Needs a key with the scope `webhooks`.
+
+        Args:
+            dry_run: True validates the request and returns the result, but stores and sends nothing.
+                Default false.
+            agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
+                reads the data of all owners.
+            idempotency_key: 1 to 255 visible ASCII characters. Repeating a request with the same key
+                returns the first result, or joins the first request while it is in progress. The same key
+                with a different request returns 409.
+        """
+        request = Request(
+            "POST",
+            "/v1/webhooks/deliveries/replay",
+            query={"dry_run": dry_run},
+            headers={"x-agent-owner": agent_owner, "idempotency-key": idempotency_key},
+            body=body,
+            extra_headers=extra_headers,
+            response=response,
+            timeout=timeout,
+        )
+        return cast("types.ReplayResult", self._send(request))
 
     def get_delivery(
         self,

@@ -535,8 +535,8 @@ class FeedEventData(_FeedEventDataRequired, total=False):
     question: kind, status, run_id, session_id, expires_at. message: platform, status, ref. delivery:
     route, event, status, run_id. route: enabled. occurrence: job_id, scheduled_at, status,
     delivery_status. job: state, revision. grant: tool. key: name, scopes, expires_at, previous_expires_at;
-    config: changed, restart_required. service: grace_seconds. Events of keys, the configuration and the
-    service need the scope admin.
+    config: changed, restart_required. mcp: servers. service: instance, and grace_seconds while it drains.
+    Events of keys, the configuration, MCP servers and the service need the scope admin.
     """
 
 
@@ -556,8 +556,9 @@ _FeedEventRequired = TypedDict(
         #: source. question: kind, status, run_id, session_id, expires_at. message: platform, status, ref.
         #: delivery: route, event, status, run_id. route: enabled. occurrence: job_id, scheduled_at, status,
         #: delivery_status. job: state, revision. grant: tool. key: name, scopes, expires_at,
-        #: previous_expires_at; config: changed, restart_required. service: grace_seconds. Events of keys, the
-        #: configuration and the service need the scope admin.
+        #: previous_expires_at; config: changed, restart_required. mcp: servers. service: instance, and
+        #: grace_seconds while it drains. Events of keys, the configuration, MCP servers and the service need
+        #: the scope admin.
         "data": "FeedEventData",
     },
 )
@@ -568,7 +569,7 @@ class FeedEvent(_FeedEventRequired, total=False):
 
 
 #: The kind of a resource and its change.
-FeedEventType: TypeAlias = Literal["session.created", "session.updated", "session.deleted", "run.created", "run.updated", "question.created", "question.updated", "delivery.created", "delivery.updated", "route.created", "route.updated", "route.deleted", "occurrence.created", "occurrence.updated", "message.created", "message.updated", "job.created", "job.updated", "job.deleted", "grant.created", "grant.deleted", "key.created", "key.updated", "key.deleted", "config.updated", "service.draining"]
+FeedEventType: TypeAlias = Literal["session.created", "session.updated", "session.deleted", "run.created", "run.updated", "question.created", "question.updated", "delivery.created", "delivery.updated", "route.created", "route.updated", "route.deleted", "occurrence.created", "occurrence.updated", "message.created", "message.updated", "job.created", "job.updated", "job.deleted", "grant.created", "grant.deleted", "key.created", "key.updated", "key.deleted", "config.updated", "mcp.updated", "service.started", "service.draining", "service.stopped"]
 
 
 class FeedSubscription(TypedDict):

@@ -509,7 +509,7 @@ ErrorType: TypeAlias = Literal["invalid_request_error", "authentication_error", 
 
 
 #: Stable name of the error.
-ErrorCode: TypeAlias = Literal["invalid_json", "invalid_request", "missing_required_parameter", "unsupported_parameter", "invalid_content_part", "unsupported_content_type", "invalid_image_url", "string_above_max_length", "model_not_found", "invalid_session_id", "invalid_session_key", "invalid_cursor", "invalid_idempotency_key", "invalid_approval_choice", "invalid_approval_request", "invalid_steer_input", "invalid_config", "invalid_answer", "invalid_schedule", "secret_not_allowed", "request_timeout", "missing_api_key", "invalid_api_key", "insufficient_scope", "auth_required", "auth_required_for_session", "host_not_allowed", "origin_not_allowed", "plain_http_not_allowed", "invalid_code", "sign_in_required", "not_found", "run_not_found", "session_not_found", "response_not_found", "previous_response_not_found", "ask_not_found", "question_not_found", "route_not_found", "key_not_found", "grant_not_found", "delivery_not_found", "job_not_found", "occurrence_not_found", "message_not_found", "platform_not_found", "skill_not_found", "method_not_allowed", "unsupported_media_type", "body_too_large", "session_busy", "ask_not_pending", "question_not_pending", "route_exists", "route_is_static", "key_exists", "key_is_static", "last_admin_key", "delivery_not_replayable", "receiver_disabled", "job_over", "job_busy", "message_not_retryable", "message_being_sent", "platform_not_ready", "approval_not_active", "approval_not_pending", "run_not_active", "run_not_accepting_steer", "response_not_cancellable", "idempotency_key_conflict", "run_events_expired", "events_expired", "precondition_failed", "precondition_required", "rate_limit_exceeded", "too_many_concurrent_runs", "too_many_subscribers", "budget_exceeded", "context_too_long", "nothing_to_branch", "nothing_to_undo", "invalid_title", "unknown_command", "command_usage", "too_many_live_sessions", "queue_full", "internal_error", "provider_error", "agent_incomplete", "server_draining", "state_store_unavailable", "agent_timeout"]
+ErrorCode: TypeAlias = Literal["invalid_json", "invalid_request", "missing_required_parameter", "unsupported_parameter", "invalid_content_part", "unsupported_content_type", "invalid_image_url", "string_above_max_length", "model_not_found", "invalid_session_id", "invalid_session_key", "invalid_cursor", "invalid_idempotency_key", "invalid_approval_choice", "invalid_approval_request", "invalid_steer_input", "invalid_config", "invalid_answer", "invalid_schedule", "secret_not_allowed", "request_timeout", "missing_api_key", "invalid_api_key", "insufficient_scope", "auth_required", "auth_required_for_session", "host_not_allowed", "origin_not_allowed", "plain_http_not_allowed", "invalid_code", "sign_in_required", "not_found", "run_not_found", "session_not_found", "response_not_found", "previous_response_not_found", "ask_not_found", "question_not_found", "route_not_found", "variable_not_found", "key_not_found", "grant_not_found", "delivery_not_found", "job_not_found", "occurrence_not_found", "message_not_found", "platform_not_found", "skill_not_found", "method_not_allowed", "unsupported_media_type", "body_too_large", "session_busy", "ask_not_pending", "question_not_pending", "session_exists", "route_exists", "route_is_static", "key_exists", "key_is_static", "variable_is_static", "last_admin_key", "delivery_not_replayable", "receiver_disabled", "job_over", "job_busy", "message_not_retryable", "message_being_sent", "platform_not_ready", "approval_not_active", "approval_not_pending", "run_not_active", "run_not_accepting_steer", "response_not_cancellable", "idempotency_key_conflict", "run_events_expired", "events_expired", "precondition_failed", "precondition_required", "rate_limit_exceeded", "too_many_concurrent_runs", "too_many_subscribers", "budget_exceeded", "context_too_long", "nothing_to_branch", "nothing_to_undo", "invalid_title", "unknown_command", "command_usage", "too_many_live_sessions", "queue_full", "internal_error", "provider_error", "agent_incomplete", "server_draining", "state_store_unavailable", "agent_timeout"]
 
 
 class _ErrorBodyRequired(TypedDict):
@@ -2040,6 +2040,21 @@ class SessionList(_SessionListRequired, total=False):
     pass
 
 
+class CreateSessionBody(TypedDict, total=False):
+    #: As `X-Agent-Session-Id` takes it. Null: a new one.
+    id: str | None
+    #: Your name for the conversation, as `X-Agent-Session-Key` takes it.
+    session_key: str | None
+    #: At most 120 characters.
+    title: str | None
+    #: `provider:model` or `model`.
+    model: str | None
+    reasoning_effort: ReasoningEffort | None
+    #: An existing folder, absolute, inside agent.workspace or agent.workspace_roots; with the scope admin any
+    #: folder.
+    cwd: str | None
+
+
 _DeletedSessionRequired = TypedDict(
     "_DeletedSessionRequired",
     {
@@ -2367,6 +2382,38 @@ class CreateJobBody(_CreateJobBodyRequired, total=False):
     #: True: the job waits until it is resumed.
     paused: bool | None
     paused_reason: str | None
+
+
+class ImportJobsBody(TypedDict):
+    """The content of a `jobs.json`. Other fields are ignored."""
+
+    #: Jobs as other services keep them: `id`, `name`, `prompt`, `schedule`, `deliver` and so on.
+    jobs: list[dict[str, Any]]
+
+
+class ImportedJob(TypedDict):
+    id: str
+    name: str
+    #: imported: it is a job now. exists: a job has its id, and stays unchanged. over: it will not run again.
+    #: refused: it cannot be used.
+    outcome: Literal["imported", "exists", "over", "refused"]
+    #: Why it was not imported.
+    reason: str | None
+
+
+_JobImportRequired = TypedDict(
+    "_JobImportRequired",
+    {
+        "object": Literal["agent.job.import"],
+        "imported": int,
+        "jobs": list["ImportedJob"],
+        #: Entries that could not be read, or were repaired.
+        "problems": list[str],
+    },
+)
+
+class JobImport(_JobImportRequired, total=False):
+    pass
 
 
 _DeletedJobRequired = TypedDict(
@@ -2730,6 +2777,17 @@ _MessageListRequired = TypedDict(
 
 class MessageList(_MessageListRequired, total=False):
     pass
+
+
+class _SendMessageBodyRequired(TypedDict):
+    #: One address: `platform:chat`, `platform:chat:thread`, or a platform for its home channel.
+    target: str
+    #: Markdown.
+    text: str
+
+class SendMessageBody(_SendMessageBodyRequired, total=False):
+    #: Further fields of the platform, as `deliver_extra` has them, such as `thread_id`.
+    extra: dict[str, Any] | None
 
 
 #: Ids of messages.
@@ -3372,6 +3430,45 @@ class ConfigChange(_ConfigChangeRequired, total=False):
 ConfigSchema: TypeAlias = dict[str, Any]
 
 
+_VariableRequired = TypedDict(
+    "_VariableRequired",
+    {
+        "object": Literal["agent.variable"],
+        "name": str,
+        "is_set": bool,
+        #: process: the environment of the server, which overrides the file. file: `.env` of the home. Null:
+        #: not set.
+        "source": Union[Literal["process", "file"], None],
+        #: Keys of the configuration that refer to it.
+        "used_by": list[str],
+    },
+)
+
+class Variable(_VariableRequired, total=False):
+    """A variable without its value."""
+
+
+_VariableListRequired = TypedDict(
+    "_VariableListRequired",
+    {
+        "object": Literal["list"],
+        "data": list["Variable"],
+        "first_id": Union[str, None],
+        #: Pass it as `after`.
+        "last_id": Union[str, None],
+        "has_more": bool,
+    },
+)
+
+class VariableList(_VariableListRequired, total=False):
+    pass
+
+
+class PutVariableBody(TypedDict):
+    #: One line, without backslashes and without all three kinds of quotes.
+    value: str
+
+
 KeyStatus: TypeAlias = Literal["active", "expired", "revoked"]
 
 
@@ -3695,11 +3792,88 @@ class ServiceState(_ServiceStateRequired, total=False):
     pass
 
 
+class ReloadBody(TypedDict, total=False):
+    #: env: the variables of the home. config: the configuration file. Null: both.
+    what: list[Literal["env", "config"]] | None
+
+
+class ReloadedVariables(TypedDict):
+    #: Number of added, changed and removed variables.
+    changed: int
+
+
+class ReloadedConfig(TypedDict):
+    #: Keys whose new value is in use now.
+    applied: list[str]
+    #: Keys that need a restart.
+    restart_required: list[str]
+
+
+_ServiceReloadRequired = TypedDict(
+    "_ServiceReloadRequired",
+    {
+        "object": Literal["agent.service.reload"],
+        #: Number of variables that changed.
+        "env": Union["ReloadedVariables", None],
+        "config": Union["ReloadedConfig", None],
+    },
+)
+
+class ServiceReload(_ServiceReloadRequired, total=False):
+    """The result of a reload. Null where it was not asked for."""
+
+
+class DoctorFinding(TypedDict):
+    #: The check, such as database or model.
+    name: str
+    #: skip: another check must pass first.
+    status: Literal["ok", "warn", "fail", "skip"]
+    detail: str
+    #: Action that solves it.
+    fix: str | None
+
+
+_DoctorRequired = TypedDict(
+    "_DoctorRequired",
+    {
+        "object": Literal["agent.doctor"],
+        #: The most severe finding.
+        "status": Literal["ok", "warn", "fail"],
+        "findings": list["DoctorFinding"],
+    },
+)
+
+class Doctor(_DoctorRequired, total=False):
+    pass
+
+
 class BackupBody(TypedDict, total=False):
     #: Include `.env` and the secrets of config.yaml and of webhook subscriptions. Default: false.
     secrets: bool
     #: Include the workspace if it is inside the home. Default: false.
     workspace: bool
+
+
+_BackupImportRequired = TypedDict(
+    "_BackupImportRequired",
+    {
+        "object": Literal["agent.backup.import"],
+        "files": int,
+        #: The version of agentd that made it.
+        "version": str,
+        #: RFC 3339.
+        "created_at": str,
+        #: elsewhere: it is on a PostgreSQL server, and not in the archive.
+        "database": Literal["copied", "absent", "elsewhere"],
+        #: Whether it includes secrets. Those of this home stay otherwise.
+        "secrets": bool,
+        #: Secrets that were left out.
+        "omitted": list[str],
+    },
+)
+
+class BackupImport(_BackupImportRequired, total=False):
+    """An archive that replaces the home at the next start."""
 
 
 #: config: the configuration file. subscription: created with this API or `agentd webhook subscribe`.
@@ -4017,6 +4191,45 @@ class DeliveryList(_DeliveryListRequired, total=False):
     pass
 
 
+_ReplayDeliveriesBodyRequired = TypedDict(
+    "_ReplayDeliveriesBodyRequired",
+    {
+        "route": str,
+        #: Inclusive. Unix time in seconds.
+        "from": float,
+    },
+)
+
+class ReplayDeliveriesBody(_ReplayDeliveriesBodyRequired, total=False):
+    #: Exclusive. Null: now.
+    to: float | None
+    #: Any of these statuses. Null: failed and interrupted.
+    status: list[DeliveryStatus] | None
+    #: Null: 100.
+    limit: int | None
+    #: `last_id` of the previous answer.
+    after: str | None
+
+
+class ReplayRefusal(TypedDict):
+    id: str
+    code: ErrorCode
+
+
+class ReplayResult(TypedDict):
+    """The result of replaying many deliveries."""
+
+    #: The deliveries that the filter found.
+    matched: int
+    replayed: int
+    #: Those that were not replayed.
+    refused: list[ReplayRefusal]
+    #: The newest delivery that was looked at.
+    last_id: str | None
+    #: True: the filter matches more. Repeat the request with `after`.
+    has_more: bool
+
+
 class ReplayDeliveryBody(TypedDict, total=False):
     """Empty except in a dry run."""
 
@@ -4029,7 +4242,7 @@ class ReplayDeliveryBody(TypedDict, total=False):
 
 
 #: The kind of a resource and its change.
-FeedEventType: TypeAlias = Literal["session.created", "session.updated", "session.deleted", "run.created", "run.updated", "question.created", "question.updated", "delivery.created", "delivery.updated", "route.created", "route.updated", "route.deleted", "occurrence.created", "occurrence.updated", "message.created", "message.updated", "job.created", "job.updated", "job.deleted", "grant.created", "grant.deleted", "key.created", "key.updated", "key.deleted", "config.updated", "service.draining"]
+FeedEventType: TypeAlias = Literal["session.created", "session.updated", "session.deleted", "run.created", "run.updated", "question.created", "question.updated", "delivery.created", "delivery.updated", "route.created", "route.updated", "route.deleted", "occurrence.created", "occurrence.updated", "message.created", "message.updated", "job.created", "job.updated", "job.deleted", "grant.created", "grant.deleted", "key.created", "key.updated", "key.deleted", "config.updated", "mcp.updated", "service.started", "service.draining", "service.stopped"]
 
 
 _FeedEventDataRequired = TypedDict(
@@ -4045,8 +4258,8 @@ class FeedEventData(_FeedEventDataRequired, total=False):
     question: kind, status, run_id, session_id, expires_at. message: platform, status, ref. delivery:
     route, event, status, run_id. route: enabled. occurrence: job_id, scheduled_at, status,
     delivery_status. job: state, revision. grant: tool. key: name, scopes, expires_at, previous_expires_at;
-    config: changed, restart_required. service: grace_seconds. Events of keys, the configuration and the
-    service need the scope admin.
+    config: changed, restart_required. mcp: servers. service: instance, and grace_seconds while it drains.
+    Events of keys, the configuration, MCP servers and the service need the scope admin.
     """
 
 
@@ -4066,8 +4279,9 @@ _FeedEventRequired = TypedDict(
         #: source. question: kind, status, run_id, session_id, expires_at. message: platform, status, ref.
         #: delivery: route, event, status, run_id. route: enabled. occurrence: job_id, scheduled_at, status,
         #: delivery_status. job: state, revision. grant: tool. key: name, scopes, expires_at,
-        #: previous_expires_at; config: changed, restart_required. service: grace_seconds. Events of keys, the
-        #: configuration and the service need the scope admin.
+        #: previous_expires_at; config: changed, restart_required. mcp: servers. service: instance, and
+        #: grace_seconds while it drains. Events of keys, the configuration, MCP servers and the service need
+        #: the scope admin.
         "data": "FeedEventData",
     },
 )

@@ -304,7 +304,7 @@ export async function getScheduler(
   return { status: 200, body: schedulerEntry(status, jobs.settings) };
 }
 
-function jobsOf(ctx: HttpContext, { store, jobs }: HttpDeps): Jobs {
+export function jobsOf(ctx: HttpContext, { store, jobs }: HttpDeps): Jobs {
   return new Jobs(store, { maxJobs: jobs.settings.maxJobs, ...ownerFilter(ctx) });
 }
 
@@ -340,13 +340,13 @@ async function showChanged(job: Job, { jobs }: HttpDeps) {
 /** Checks the folder and the skills that the job did not have before, and returns the fields of a body. */
 async function readFields(
   body: HttpRequest<"updateJob", HttpContext>["body"],
-  { identity }: HttpContext,
-  { jobs, settings }: HttpDeps,
+  ctx: HttpContext,
+  deps: HttpDeps,
   knownSkills: readonly string[] = [],
 ): Promise<JobChange> {
-  const { workdir: given, skills } = body;
-  const folder = typeof given === "string" ? given.trim() : given;
-  const workdir = folder ? await chooseFolder(folder, settings.workspaceRoots, identity, "workdir") : folder;
+  const { jobs } = deps;
+  const { skills } = body;
+  const workdir = await folderOf(body, ctx, deps);
   const where = { cwd: workdir || jobs.workspace, folder: jobs.skillsFolder };
   const newSkills = (skills ?? []).filter((name) => !knownSkills.includes(name.trim()));
   await requireSkills(jobs.skills, newSkills, where);
@@ -375,12 +375,22 @@ async function readFields(
   };
 }
 
+/** Returns the working folder that the caller may give a job. ServiceError `invalid_request`, `insufficient_scope`. */
+export async function folderOf(
+  { workdir: given }: { readonly workdir?: string | null | undefined },
+  { identity }: HttpContext,
+  { settings }: HttpDeps,
+): Promise<string | null | undefined> {
+  const folder = typeof given === "string" ? given.trim() : given;
+  return folder ? chooseFolder(folder, settings.workspaceRoots, identity, "workdir") : folder;
+}
+
 /** A new job has no values that null could reset. */
 function withoutNull(change: JobChange): JobInput {
   return Object.fromEntries(Object.entries(change).filter(([, value]) => value !== null)) as JobInput;
 }
 
-function contextOf(
+export function contextOf(
   jobs: Jobs,
   { jobs: { settings, models, toolsets, scriptsFolder }, clock }: HttpDeps,
 ): JobContext {

@@ -3,10 +3,12 @@ import { ServiceError, type ErrorCode } from "../../../base/errors.ts";
 import { redact } from "../../../base/observe.ts";
 import { headOf } from "../../../base/text.ts";
 import { messageHint, shownStatus, statusOfShown, textOfPayload } from "../../../deliver/outbox/message.ts";
-import { parseTarget } from "../../../deliver/target.ts";
+import { findAddressProblems, homesOf, platformsOf, resolveAddresses } from "../../../deliver/address.ts";
+import { messagePayload, parseTarget } from "../../../deliver/target.ts";
 import {
   dropMessage as drop,
   findMessage,
+  fullMessage,
   firstPending,
   listMessages as readMessages,
   readPayloads,
@@ -18,9 +20,12 @@ import {
   type OutboxMessage,
 } from "../../../store/outbox/messages.ts";
 import type { AttemptRecord } from "../../../store/outbox/outbox.ts";
+import type { OutboxRow } from "../../../store/schema/tables.ts";
+import { writeOrTry, type Tx } from "../../../store/store.ts";
 import type { HttpContext, HttpDeps } from "../../deps.ts";
 import type { HttpRequest, HttpResponse } from "../../edge/contract.ts";
 import { eventCursor } from "../feed.ts";
+import { platformNotReady } from "./platforms.ts";
 import { idCursor, listBody, ownerFilter, requireScope, timeWindow } from "../page.ts";
 import { actOnce, dryRunHeader, replayedHeader } from "../write.ts";
 
@@ -74,6 +79,62 @@ export async function getMessage(
     body: { ...(await showMessage(message, deps)), text: text === undefined ? null : redact(text) },
   };
 }
+
+/** POST /v1/outbox */
+export async function sendMessage(
+  { query, headers, body, ctx }: HttpRequest<"sendMessage", HttpContext>,
+  deps: HttpDeps,
+): Promise<HttpResponse<"sendMessage">> {
+  const { owner, name: actor } = ctx.identity;
+  const extra = body.extra ?? {};
+  const target = await targetOf(body.target, extra, deps);
+  const enqueue = (tx: Tx) =>
+    deps.store.outbox.enqueue(tx, { owner, target, payload: messagePayload(body.text, extra), actor });
+  if (query.dry_run) {
+    const message = await writeOrTry(deps.store, { dryRun: true }, async (tx) => {
+      const id = await enqueue(tx);
+      return (await tx.find("outbox", { id })) as OutboxRow;
+    });
+    return { status: 202, headers: dryRunHeader(true), body: await showMessage(fullMessage(message), deps) };
+  }
+  const once = { ctx, key: headers["idempotency-key"], operation: "sendMessage", content: body };
+  const { result, isReplayed } = await actOnce<{ readonly id: string }>(once, deps, (record) =>
+    deps.store.write(async (tx) => {
+      const id = await enqueue(tx);
+      await record(tx, { id });
+      return { id };
+    }),
+  );
+  return {
+    status: 202,
+    headers: { location: `/v1/outbox/${result.id}`, ...replayedHeader(isReplayed) },
+    body: await showMessage(await messageOf(result.id, ctx, deps), deps),
+  };
+}
+
+/** Returns the complete address. ServiceError `invalid_request` unless it is one, `platform_not_ready`. */
+async function targetOf(
+  text: string,
+  extra: Readonly<Record<string, unknown>>,
+  deps: HttpDeps,
+): Promise<string> {
+  const refuse = (problem: string) =>
+    new ServiceError("invalid_request", `target cannot be used: ${problem}.`, { param: "target" });
+  const [problem] = findAddressProblems(text);
+  if (problem !== undefined) throw refuse(problem);
+  const [platform = "", ...others] = platformsOf(text);
+  const addresses = resolveAddresses(text, { extra, homes: homesOf(deps.delivery.targets) });
+  const [address = platform] = addresses;
+  if (others.length > 0 || addresses.length > 1 || NOT_ONE.has(text.trim()))
+    throw refuse("it must name one chat; send a message for each");
+  if (parseTarget(address).platform === "log") throw refuse("the log takes no messages of clients");
+  const status = (await deps.delivery.platforms()).find(({ name }) => name === platform);
+  if (status && status.status !== "ready") throw platformNotReady(status);
+  return address;
+}
+
+/** Words for the chat of a request, and for the home channels of all platforms. */
+const NOT_ONE: ReadonlySet<string> = new Set(["origin", "all"]);
 
 /** POST /v1/outbox/{message_id}/retry */
 export async function retryMessage(

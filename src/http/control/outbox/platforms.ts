@@ -64,7 +64,7 @@ async function sendTest({ name, body, signal }: Test, deps: HttpDeps): Promise<P
   const { clock, delivery } = deps;
   const status = await platformOf(name, deps);
   const target = delivery.targets.get(status.name);
-  if (status.status !== "ready" || !target) throw notReady(status);
+  if (status.status !== "ready" || !target) throw platformNotReady(status);
   checkChat(status, body);
   const { chat_id: chat, thread_id: thread, text = greeting(delivery.host, clock.now()), extra = {} } = body;
   const timeoutMs = (body.timeout_seconds ?? DEFAULT_SECONDS) * 1000;
@@ -94,7 +94,8 @@ function checkChat(
   }
 }
 
-function notReady({ name, title, status, missing }: PlatformStatus): ServiceError {
+/** Returns the error for a platform that cannot send. */
+export function platformNotReady({ name, title, status, missing }: PlatformStatus): ServiceError {
   const what =
     status === "off"
       ? `${title} is disabled: set platforms.${name}.enabled to true.`

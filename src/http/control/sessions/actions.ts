@@ -2,17 +2,87 @@
 import { formatModel } from "../../../agent/model.ts";
 import { textOf, type Message } from "../../../agent/engine.ts";
 import { listMessages } from "../../../agent/session/queries.ts";
-import { nameOfId } from "../../../agent/session/session.ts";
-import { branchSession } from "../../../agent/session/sessions.ts";
+import {
+  checkSessionName,
+  createSession as create,
+  nameOfId,
+  type NewSession,
+} from "../../../agent/session/session.ts";
+import { branchSession, cleanTitle } from "../../../agent/session/sessions.ts";
+import { ServiceError } from "../../../base/errors.ts";
 import { redact } from "../../../base/observe.ts";
+import { isSessionId } from "../../../base/text.ts";
 import type { SessionRow } from "../../../store/schema/tables.ts";
 import { writeOrTry } from "../../../store/store.ts";
 import type { HttpContext, HttpDeps } from "../../deps.ts";
 import type { HttpRequest, HttpResponse } from "../../edge/contract.ts";
 import { findRepeated, idempotencyOf, serialize, withClaim } from "../../prompt/submission.ts";
 import { acceptRun, replayRun } from "../../runs/create.ts";
-import { sessionOf, showMessage, showSession, tagOf } from "./sessions.ts";
+import { readSettings, sessionOf, showMessage, showSession, tagOf } from "./sessions.ts";
 import { actOnce, dryRunHeader, replayedHeader } from "../write.ts";
+
+/** POST /v1/sessions */
+export async function createSession(
+  { query, headers, body, ctx }: HttpRequest<"createSession", HttpContext>,
+  deps: HttpDeps,
+): Promise<HttpResponse<"createSession">> {
+  const { owner } = ctx.identity;
+  const made = await readNew(body, ctx, deps);
+  const dryRun = query.dry_run;
+  if (dryRun) {
+    const row = await writeOrTry(deps.store, { dryRun }, (tx) => create(tx, made));
+    return { status: 201, headers: dryRunHeader(true), body: await showSession(row, deps) };
+  }
+  const once = { ctx, key: headers["idempotency-key"], operation: "createSession", content: body };
+  const { result, isReplayed } = await actOnce<{ readonly id: string }>(once, deps, (record) =>
+    deps.store.write(async (tx) => {
+      const { id } = await create(tx, made);
+      await record(tx, { id });
+      return { id };
+    }),
+  );
+  return created(await deps.agent.sessions.get(result.id, owner), isReplayed, deps);
+}
+
+async function created(row: SessionRow, isReplayed: boolean, deps: HttpDeps) {
+  return {
+    status: 201 as const,
+    headers: {
+      etag: tagOf(row),
+      location: `/v1/sessions/${encodeURIComponent(nameOfId(row.id))}`,
+      ...replayedHeader(isReplayed),
+    },
+    body: await showSession(row, deps),
+  };
+}
+
+/** ServiceError `invalid_session_id`, `invalid_session_key`, and those of {@link readSettings}. */
+async function readNew(
+  { id, session_key: key, ...settings }: HttpRequest<"createSession", HttpContext>["body"],
+  ctx: HttpContext,
+  deps: HttpDeps,
+): Promise<NewSession> {
+  if (typeof id === "string") checkSessionName("id", id, "id");
+  if (typeof key === "string") checkSessionName("key", key, "session_key");
+  if (typeof id === "string" && isSessionId(id)) {
+    const what = "id has the form of ids that the server makes. Choose another one.";
+    throw new ServiceError("invalid_session_id", what, { param: "id" });
+  }
+  const { title, model, reasoningEffort, cwd } = await readSettings(settings, ctx, deps);
+  return {
+    owner: ctx.identity.owner,
+    actor: ctx.identity.name,
+    ...(typeof id === "string" ? { name: id } : {}),
+    ...(typeof key === "string" ? { key } : {}),
+    seed: {
+      source: "http",
+      ...(typeof title === "string" ? { title: cleanTitle(title) } : {}),
+      ...(typeof model === "string" ? { model } : {}),
+      ...(typeof cwd === "string" ? { cwd } : {}),
+      ...(typeof reasoningEffort === "string" ? { settings: { reasoningEffort } } : {}),
+    },
+  };
+}
 
 /** POST /v1/sessions/{session_id}/fork */
 export async function forkSession(
@@ -41,16 +111,7 @@ export async function forkSession(
       return { id: made.id };
     }),
   );
-  const row = await deps.agent.sessions.get(result.id, owner);
-  return {
-    status: 201,
-    headers: {
-      etag: tagOf(row),
-      location: `/v1/sessions/${encodeURIComponent(nameOfId(row.id))}`,
-      ...replayedHeader(isReplayed),
-    },
-    body: await showSession(row, deps),
-  };
+  return created(await deps.agent.sessions.get(result.id, owner), isReplayed, deps);
 }
 
 /** POST /v1/sessions/{session_id}/compress: answers when the run is recorded. */

@@ -71,7 +71,7 @@ export async function updateSession(
   deps: HttpDeps,
 ): Promise<HttpResponse<"updateSession">> {
   const { id, owner } = await sessionOf(path.session_id, ctx, deps);
-  const change = await readChange(body, ctx, deps);
+  const change = await readSettings(body, ctx, deps);
   const dryRun = query.dry_run;
   const check = (row: SessionRow) => checkVersion(headers["if-match"], tagOf(row));
   const row = await deps.agent.sessions.change(id, owner, change, {
@@ -137,9 +137,9 @@ export async function sessionOf(
   return deps.agent.sessions.get(row.id, row.owner);
 }
 
-/** Checks the values of a patch. ServiceError `model_not_found`, `invalid_request`, `insufficient_scope`. */
-async function readChange(
-  body: HttpRequest<"updateSession", HttpContext>["body"],
+/** Checks the settings that a client chooses for a session. ServiceError `model_not_found`, `invalid_request`, `insufficient_scope`. */
+export async function readSettings(
+  body: Omit<HttpRequest<"updateSession", HttpContext>["body"], "id" | "session_key">,
   { identity }: HttpContext,
   { models, settings }: HttpDeps,
 ): Promise<Parameters<HttpDeps["agent"]["sessions"]["change"]>[2]> {

@@ -1,11 +1,13 @@
 import type {
   Delivery as ShownDelivery,
   DeliveryStage,
+  ReplayResult,
   WebhookResult,
 } from "../../../../generated/http/client/types.gen.ts";
 import { ServiceError } from "../../../base/errors.ts";
 import { redact } from "../../../base/observe.ts";
 import { Deliveries, type Delivery, type DeliverySummary } from "../../../webhook/deliveries/deliveries.ts";
+import { listReplayable } from "../../../webhook/queries.ts";
 import type { StageResult } from "../../../webhook/receive/evaluate.ts";
 import type { RehearsalResult, WebhookService } from "../../../webhook/service.ts";
 import type { HttpContext, HttpDeps } from "../../deps.ts";
@@ -85,6 +87,92 @@ export async function replayDelivery(
     },
     body: toDelivery(made, []),
   };
+}
+
+const DEFAULT_REPLAYS = 100;
+
+/** POST /v1/webhooks/deliveries/replay: one after the other, so that their order stays. */
+export async function replayDeliveries(
+  { query, headers, body, ctx, signal }: HttpRequest<"replayDeliveries", HttpContext>,
+  deps: HttpDeps,
+): Promise<HttpResponse<"replayDeliveries">> {
+  const wanted = await replayFilter(body, ctx, deps);
+  // Without the database nothing can be said about the deliveries.
+  await deps.store.find("metadata", { key: "epoch" });
+  (await deps.webhooks()).requireReceiver();
+  const { limit } = wanted;
+  const act = async (dryRun: boolean): Promise<ReplayResult> => {
+    const ids = await listReplayable(deps.store, { ...wanted, limit: limit + 1 });
+    const page = ids.slice(0, limit);
+    const refused: ReplayResult["refused"] = [];
+    let last: string | undefined;
+    for (const id of page) {
+      // The client has left: the same request replays the rest later.
+      if (signal.aborted) break;
+      const code = await replayOne(id, { dryRun, ctx }, deps);
+      if (code !== undefined) refused.push({ id, code });
+      last = id;
+    }
+    const matched = last === undefined ? 0 : page.indexOf(last) + 1;
+    return {
+      matched,
+      replayed: matched - refused.length,
+      refused,
+      last_id: last ?? null,
+      has_more: ids.length > matched,
+    };
+  };
+  if (query.dry_run) return { status: 200, headers: dryRunHeader(true), body: await act(true) };
+  const key = headers["idempotency-key"];
+  const once = { ctx, key, operation: "replayDeliveries", content: body };
+  const { result, isReplayed } = await actOnce<ReplayResult>(once, deps, async (record) => {
+    const made = await act(false);
+    // A crash before this repeats the request, which leaves out what has a replay.
+    if (key !== undefined) await deps.store.write((tx) => record(tx, made));
+    return made;
+  });
+  return { status: 200, headers: replayedHeader(isReplayed), body: result };
+}
+
+async function replayFilter(
+  { route, from, to, status, limit, after }: HttpRequest<"replayDeliveries", HttpContext>["body"],
+  { identity: { owner } }: HttpContext,
+  deps: HttpDeps,
+) {
+  const { routes } = await deps.webhooks();
+  await routes.get(route, { owner });
+  const { fromMs = 0, toMs = Number.MAX_SAFE_INTEGER } = timeWindow(
+    typeof to === "number" ? { from, to } : { from },
+  );
+  return {
+    owner,
+    route,
+    fromMs,
+    toMs,
+    statuses: status ?? ["failed", "interrupted"],
+    limit: limit ?? DEFAULT_REPLAYS,
+    after: idCursor(after ?? undefined, "dlv_"),
+  };
+}
+
+type RefusalCode = ReplayResult["refused"][number]["code"];
+
+/** Resolves to the code of the refusal; undefined when the delivery is replayed, or in a dry run could be. */
+async function replayOne(
+  id: string,
+  { dryRun, ctx }: { readonly dryRun: boolean; readonly ctx: HttpContext },
+  deps: HttpDeps,
+): Promise<RefusalCode | undefined> {
+  const webhooks = await deps.webhooks();
+  try {
+    const found = await deliveryOf(id, ctx, deps);
+    if (dryRun) await webhooks.checkReplay(found);
+    else await webhooks.replay(found, { by: ctx.identity.name, alsoRecord: async () => {} });
+    return undefined;
+  } catch (error) {
+    if (error instanceof ServiceError && error.row.http < 500) return error.code as RefusalCode;
+    throw error;
+  }
 }
 
 /** Rehearses the replay at the route as it is now, with the changes of the body. */
