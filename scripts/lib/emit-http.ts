@@ -45,7 +45,7 @@ ${printAliases(document, operations)}`;
 function printAliases(document: BundledDocument, operations: readonly Operation[]): string {
   const aliases = listAt(document, "x-aliases").filter(isObject);
   const stray = aliases.find(({ operation }) => !operations.some(({ id }) => id === operation));
-  if (stray) throw new Error(`x-aliases: ${String(stray["operation"])} is no operation of this document`);
+  if (stray) throw new Error(`x-aliases: ${String(stray["operation"])} is not an operation of this document`);
   return aliases.length === 0
     ? ""
     : `
