@@ -41,7 +41,8 @@ import { resolveRunApproval, steerRun, stopRun } from "./runs/control.ts";
 import { createRun } from "./runs/create.ts";
 import { streamRunEvents } from "./runs/events.ts";
 import { getRun, listRuns, RunSubscribers } from "./runs/read.ts";
-import { operations, type OperationId } from "../../generated/http/server.gen.ts";
+import { aliases, operations, type OperationId } from "../../generated/http/server.gen.ts";
+import type { Alias } from "./aliases.ts";
 
 /** The HTTP API, and the same operations for callers inside the process. */
 export interface HttpApi extends LocalApi {
@@ -136,9 +137,29 @@ function bindHttp(app: H3, deps: HttpDeps, shared: Shared): void {
     for (const name of names) app.on(name as "GET", route, answer);
   }
   console.mount(app, fallback);
+  for (const alias of aliases) {
+    const route = alias.route.replace(/\{([^}]+)\}/g, ":$1");
+    methods.set(route, [...(methods.get(route) ?? []), alias.method]);
+    app.on(alias.method, route, (event) => serveAlias(event, alias, { app, edge }));
+  }
   for (const route of UNSUPPORTED_ROUTES) app.all(route, (event) => refuse(event, edge, wrongPath));
   for (const [route, names] of methods) app.all(route, (event) => refuse(event, edge, wrongMethod(names)));
   app.all("/**", (event) => refuse(event, edge, wrongPath));
+}
+
+/** Answers in the format of another agent. Its module loads with the first such request. */
+async function serveAlias(
+  event: H3Event,
+  alias: Alias,
+  { app, edge: { deps, cors } }: { readonly app: H3; readonly edge: Edge },
+): Promise<Response> {
+  try {
+    const { answerAlias } = await import("./aliases.ts");
+    return await answerAlias(event, alias, { deps, call: (request) => app.fetch(request) });
+  } catch (error) {
+    const headers = { "x-request-id": requestIdOf(event), ...cors.headers(event.req.headers) };
+    return errorAnswer(error, headers);
+  }
 }
 
 /** Paths of OpenAI's API that would otherwise match a path of this one. */

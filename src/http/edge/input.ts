@@ -193,7 +193,7 @@ function coerce(coercion: Coercion, text: string): unknown {
 }
 
 /** Names in the error messages. */
-const BODY_SETTINGS = { maxBytes: "limits.max_body_bytes", timeoutMs: "limits.body_timeout_seconds" };
+export const BODY_SETTINGS = { maxBytes: "limits.max_body_bytes", timeoutMs: "limits.body_timeout_seconds" };
 
 type JsonBody = Extract<NonNullable<OperationMeta["body"]>, { schema: object }>;
 
