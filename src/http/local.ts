@@ -8,7 +8,6 @@ import type { HttpContext, HttpDeps } from "./deps.ts";
 import { actAs, identityOf, type KeyHolder, markLocal } from "./edge/access.ts";
 import { checkBody, checkSpecOnce, readParameters } from "./edge/input.ts";
 import type { Handler, Result } from "./edge/serve.ts";
-import type { Handlers, Shared } from "./on-demand.ts";
 
 /** An operation of the API with what a request would carry. */
 export interface OperationCall {
@@ -62,7 +61,11 @@ export interface FeedFilter {
 export type Performed = Result;
 
 /** Returns the function that performs operations with their handlers. */
-export function createPerform(handlers: Handlers, deps: HttpDeps, shared: Shared): LocalApi["perform"] {
+export function createPerform(
+  handlers: Readonly<Record<OperationId, unknown>>,
+  deps: HttpDeps,
+  shared: unknown,
+): LocalApi["perform"] {
   return async ({ operation: name, path = {}, query = {}, headers = {}, body }, caller) => {
     if (!isOperation(name))
       throw refusal(`The operation ${JSON.stringify(name)} does not exist.`, "operation");
@@ -89,7 +92,7 @@ export function createPerform(handlers: Handlers, deps: HttpDeps, shared: Shared
     const ctx: HttpContext = { identity, requestId: createId("req") };
     const { signal } = new AbortController();
     const raw = { signal, headers: reader, url: "http://localhost/" };
-    return (handlers[name] as unknown as Handler)({ ...input, ctx, raw, signal }, deps, shared);
+    return (handlers[name] as Handler)({ ...input, ctx, raw, signal }, deps, shared);
   };
 }
 
