@@ -1273,7 +1273,7 @@ export class AgentClient extends HeyApiClient {
             url: '/v1/backup/import',
             ...options,
             headers: {
-                'Content-Type': 'application/gzip',
+                'Content-Type': 'application/octet-stream',
                 ...options.headers
             }
         });
