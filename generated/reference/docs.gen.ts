@@ -4597,7 +4597,7 @@ td:empty{display:none}
 </section>
 <section id="operation-import-backup-request-body">
 <h4><a href="#operation-import-backup-request-body">Request body</a></h4>
-<p><code>application/gzip</code>, required: string (binary).</p>
+<p><code>application/octet-stream</code>, required: string (binary).</p>
 <p>Type: string (binary)</p>
 </section>
 <section id="operation-import-backup-responses">
