@@ -3807,7 +3807,7 @@ export type SchedulePreview = {
     description: string;
     time_zone: string;
     /**
-     * The next times. Fewer than `count` where the schedule ends.
+     * The next times. Fewer than asked for if no more follow.
      */
     times: Array<JobTime>;
     /**
@@ -3898,10 +3898,6 @@ export type Message = {
      * With `include=text`, secrets redacted; in lists at most 2,000 characters.
      */
     text: string | null;
-    /**
-     * With `include=text`: names of the files that it sends along. Null otherwise.
-     */
-    files: Array<string> | null;
     /**
      * Unix time in seconds.
      */

@@ -6138,7 +6138,7 @@ type SchedulePreview struct {
 
 	TimeZone string `json:"time_zone"`
 
-	// The next times. Fewer than `count` where the schedule ends.
+	// The next times. Fewer than asked for if no more follow.
 	Times []JobTime `json:"times"`
 
 	// Times within a year that a clock change moves or repeats, at most 8.
@@ -6236,9 +6236,6 @@ type Message struct {
 
 	// With `include=text`, secrets redacted; in lists at most 2,000 characters.
 	Text *string `json:"text"`
-
-	// With `include=text`: names of the files that it sends along. Null otherwise.
-	Files []string `json:"files"`
 
 	// Unix time in seconds.
 	CreatedAt float64 `json:"created_at"`

@@ -2808,7 +2808,7 @@ _SchedulePreviewRequired = TypedDict(
         #: In words, such as `At 09:00, Monday through Friday`.
         "description": str,
         "time_zone": str,
-        #: The next times. Fewer than `count` where the schedule ends.
+        #: The next times. Fewer than asked for if no more follow.
         "times": list["JobTime"],
         #: Times within a year that a clock change moves or repeats, at most 8.
         "clock_changes": list["JobTime"],
@@ -2867,8 +2867,6 @@ _MessageRequired = TypedDict(
         "hint": Union[str, None],
         #: With `include=text`, secrets redacted; in lists at most 2,000 characters.
         "text": Union[str, None],
-        #: With `include=text`: names of the files that it sends along. Null otherwise.
-        "files": Union[list[str], None],
         #: Unix time in seconds.
         "created_at": float,
         #: Unix time in seconds. Null while it is pending.
