@@ -27,7 +27,7 @@ export function App(): JSX.Element {
       <a class="skip-link" href="#main">
         Skip to the page
       </a>
-      <Rail current={match?.name} />
+      <Rail path={path} />
       <div class="main-column">
         <Banner />
         <main id="main" class="page" tabIndex={-1}>
@@ -99,7 +99,7 @@ function useScroll(historyKey: string, name: string, isLoaded: boolean): void {
   }, [historyKey, name, isLoaded]);
 }
 
-function Rail({ current }: { readonly current: RouteName | undefined }): JSX.Element {
+function Rail({ path }: { readonly path: string }): JSX.Element {
   const [isMoreOpen, setMoreOpen] = useState(false);
   const hasMore = NAVIGATION.length > BAR_ENTRIES;
   return (
@@ -113,7 +113,7 @@ function Rail({ current }: { readonly current: RouteName | undefined }): JSX.Ele
           <li key={route} class={index < BAR_ENTRIES ? "rail-first" : "rail-other"}>
             <a
               href={href}
-              aria-current={route === current ? "page" : undefined}
+              aria-current={isBelow(href, path) ? "page" : undefined}
               onClick={() => setMoreOpen(false)}
             >
               <Icon name={icon} />
@@ -173,6 +173,11 @@ function SignOut(): JSX.Element | null {
       <span>Sign out</span>
     </button>
   );
+}
+
+/** Whether a path is that of an entry, or of one of its pages. */
+function isBelow(entry: string, path: string): boolean {
+  return path === entry || path.startsWith(`${entry}/`);
 }
 
 const THEMES: readonly {

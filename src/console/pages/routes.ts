@@ -16,6 +16,15 @@ export const ROUTES = {
   sessions: "/sessions",
   runs: "/runs",
   approvals: "/approvals",
+  deliveries: "/webhooks/deliveries",
+  delivery: "/webhooks/deliveries/:id",
+  dryRun: "/webhooks/dry-run",
+  webhooks: "/webhooks",
+  route: "/webhooks/:route",
+  schedule: "/schedule",
+  job: "/schedule/:job",
+  outbox: "/outbox",
+  message: "/outbox/:id",
 } as const;
 
 export type RouteName = keyof typeof ROUTES;
@@ -27,6 +36,15 @@ export const PAGES: Readonly<Record<RouteName, PageLoader>> = {
   sessions: () => import("./sessions.tsx").then(({ SessionsPage }) => SessionsPage),
   runs: () => import("./runs.tsx").then(({ RunsPage }) => RunsPage),
   approvals: () => import("./approvals.tsx").then(({ ApprovalsPage }) => ApprovalsPage),
+  deliveries: () => import("./webhooks/deliveries-page.tsx").then(({ DeliveriesPage }) => DeliveriesPage),
+  delivery: () => import("./webhooks/delivery-page.tsx").then(({ DeliveryPage }) => DeliveryPage),
+  dryRun: () => import("./webhooks/dry-run-page.tsx").then(({ DryRunPage }) => DryRunPage),
+  webhooks: () => import("./webhooks/webhooks-page.tsx").then(({ WebhooksPage }) => WebhooksPage),
+  route: () => import("./webhooks/route-page.tsx").then(({ RoutePage }) => RoutePage),
+  schedule: () => import("./schedule/schedule-page.tsx").then(({ SchedulePage }) => SchedulePage),
+  job: () => import("./schedule/job-page.tsx").then(({ JobPage }) => JobPage),
+  outbox: () => import("./outbox/outbox-page.tsx").then(({ OutboxPage }) => OutboxPage),
+  message: () => import("./outbox/message-page.tsx").then(({ MessagePage }) => MessagePage),
 };
 
 interface NavEntry {
@@ -44,4 +62,7 @@ export const NAVIGATION: readonly NavEntry[] = [
   { route: "approvals", href: "/approvals", label: "Approvals", icon: "approvals", key: "a" },
   { route: "runs", href: "/runs", label: "Runs", icon: "runs", key: "r" },
   { route: "sessions", href: "/sessions", label: "Sessions", icon: "sessions", key: "s" },
+  { route: "webhooks", href: "/webhooks", label: "Webhooks", icon: "webhooks", key: "w" },
+  { route: "schedule", href: "/schedule", label: "Schedule", icon: "schedule", key: "t" },
+  { route: "outbox", href: "/outbox", label: "Outbox", icon: "outbox", key: "o" },
 ];

@@ -116,7 +116,7 @@ interface ListResource<T> extends Resource {
 }
 
 /**
- * Returns a list of the API, newest first, and follows its changes.
+ * Returns a list of the API, newest first, and follows its changes. `idOf` gives rows an id that have only a name.
  *
  * ```tsx
  * const runs = useList<Run>("/v1/runs", { status: query.get("status") ?? "" }, ["run"]);
@@ -126,18 +126,27 @@ export function useList<T extends { readonly id: string }>(
   url: string,
   query: Query,
   topics: readonly string[],
+  idOf?: (row: T) => string,
 ): ListView<T> {
   const key = addressOf(url, {}, query);
-  const resource = useResource(key, () => createList<T>(url, query, topics));
+  const resource = useResource(key, () => createList<T>({ url, query, topics, idOf }));
   const state = useStore(resource.store, (value) => value);
   return { ...state, loadMore: () => void resource.more(), reload: () => void refresh(resource) };
 }
 
-function createList<T extends { readonly id: string }>(
-  url: string,
-  query: Query,
-  topics: readonly string[],
-): ListResource<T> {
+interface ListSource<T> {
+  readonly url: string;
+  readonly query: Query;
+  readonly topics: readonly string[];
+  readonly idOf: ((row: T) => string) | undefined;
+}
+
+function createList<T extends { readonly id: string }>({
+  url,
+  query,
+  topics,
+  idOf,
+}: ListSource<T>): ListResource<T> {
   const store = createStore<ListState<T>>({
     items: [],
     after: undefined,
@@ -147,8 +156,11 @@ function createList<T extends { readonly id: string }>(
     isLoadingMore: false,
     asOf: 0,
   });
-  const page = (after: string | undefined) =>
-    request<{ url: string; query?: object }, Page<T>>({ url, query: { limit: PAGE_SIZE, ...query, after } });
+  const page = async (after: string | undefined): Promise<Page<T>> => {
+    const sent = { url, query: { limit: PAGE_SIZE, ...query, after } };
+    const found = await request<{ url: string; query?: object }, Page<T>>(sent);
+    return idOf ? { ...found, data: found.data.map((row) => ({ ...row, id: idOf(row) })) } : found;
+  };
   const read = async () => {
     try {
       const first = await page(undefined);
