@@ -31,11 +31,11 @@ const COLUMNS: readonly Column<Message>[] = [
 function What({ message }: { readonly message: Message }): JSX.Element {
   const { text, last_error: error } = message;
   return (
-    <>
+    <div>
       {text === null ? null : <span>{text}</span>}
       {error === null ? null : <span class="outbox-error">{error}</span>}
       {text === null && error === null ? <span class="dim">–</span> : null}
-    </>
+    </div>
   );
 }
 
