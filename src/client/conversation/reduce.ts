@@ -206,7 +206,9 @@ export function joinHistory(older: readonly string[], newer: readonly string[]):
 /** Shows a session. Notifications and the connection stay. */
 export function showSession(state: ChatState, opened: OpenedSession, nowMs: number): ChatState {
   const { session_id: id, info, inflight, open_requests: open = [] } = opened;
-  const messages = [...opened.messages, ...(inflight?.messages ?? [])];
+  const all = [...opened.messages, ...(inflight?.messages ?? [])];
+  // A call that still runs is shown by its own events.
+  const messages = opened.running === true ? all.filter(({ status }) => status !== "pending") : all;
   const prompts = messages.flatMap(({ role, text }) => (role === "user" && text ? [cleanText(text)] : []));
   const { turn: _, older: __, ...rest } = state;
   const shown: ChatState = {
@@ -246,7 +248,7 @@ const TOOL_STATUS = {
   error: "failed",
   denied: "failed",
   aborted: "cut",
-  pending: "running",
+  pending: "cut",
 } as const;
 
 function toolStatus(status: TranscriptMessage["status"]): ToolItem["status"] {
