@@ -1,6 +1,6 @@
 /** The frame of every page: rail or bottom bar, the banner of the connection, and the page itself. */
 import { Component, type ComponentChildren, type ComponentType, type JSX } from "preact";
-import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useState } from "preact/hooks";
 import type { Question } from "../client/http.ts";
 import { NAVIGATION, PAGES, ROUTES, type RouteName } from "./pages/routes.ts";
 import { address, matchRoute, navigate, type PageProps } from "./router.ts";
@@ -76,20 +76,21 @@ function Page({ name, historyKey, ...props }: LoadedPageProps): JSX.Element {
 }
 
 const SCROLL = "agentd.scroll.";
+/** The page that was shown last: the first page of a visit must not take the focus. */
+let shownBefore: string | undefined;
 
 /** Restores where a page was scrolled to, and moves the focus to the title of a new one. */
 function useScroll(historyKey: string, name: string, isLoaded: boolean): void {
-  const before = useRef<string | undefined>(undefined);
   useLayoutEffect(() => {
     const main = document.querySelector<HTMLElement>("#main");
     if (!main || !isLoaded) return undefined;
     const kept = Number(sessionStorage.getItem(SCROLL + historyKey) ?? 0);
     // Lists from the cache are as long as before at once; others get there with their first page.
     const frame = requestAnimationFrame(() => main.scrollTo({ top: kept }));
-    if (before.current !== undefined && before.current !== name) {
+    if (shownBefore !== undefined && shownBefore !== name) {
       main.querySelector<HTMLElement>("h1")?.focus({ preventScroll: true });
     }
-    before.current = name;
+    shownBefore = name;
     const keep = () => sessionStorage.setItem(SCROLL + historyKey, String(main.scrollTop));
     main.addEventListener("scroll", keep, { passive: true });
     return () => {

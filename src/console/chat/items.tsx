@@ -44,7 +44,7 @@ const ORIGINS: Readonly<Record<string, string>> = {
 function UserMessage({ item: { text, origin } }: { readonly item: UserItem }): JSX.Element {
   return (
     <article class="message message-user">
-      <h3 class="sr-only">You</h3>
+      <h2 class="sr-only">You</h2>
       {origin === undefined ? null : <p class="message-origin">{ORIGINS[origin] ?? "Another surface"}</p>}
       <p class="message-text">{text}</p>
     </article>
@@ -54,7 +54,7 @@ function UserMessage({ item: { text, origin } }: { readonly item: UserItem }): J
 function Answer({ item: { text, status } }: { readonly item: AssistantItem }): JSX.Element {
   return (
     <article class="message message-agent" aria-busy={status === "streaming"}>
-      <h3 class="sr-only">Agent</h3>
+      <h2 class="sr-only">Agent</h2>
       <Markdown text={text} />
       {status === "streaming" ? <span class="caret" aria-hidden="true" /> : null}
       {status === "interrupted" ? <p class="dim">Stopped here.</p> : null}

@@ -51,7 +51,7 @@ function Card({ title, question, children }: CardProps): JSX.Element {
         <Icon
           name={question.kind === "approval" ? "approvals" : question.kind === "clarify" ? "chat" : "lock"}
         />
-        <h3 id={id}>{title}</h3>
+        <h2 id={id}>{title}</h2>
         <span class="grow" />
         {question.expiresAtMs === undefined ? null : <Countdown at={question.expiresAtMs / 1_000} />}
       </header>

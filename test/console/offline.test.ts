@@ -1,0 +1,70 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { composer, conversation, send, startConsole, type ConsoleTest } from "../harness/browser.ts";
+
+interface Message {
+  readonly role: string;
+  readonly text: string;
+}
+
+async function messagesOf(shown: ConsoleTest, role: string): Promise<readonly string[]> {
+  const id = decodeURIComponent(new URL(shown.page.url()).pathname.split("/").at(-1) ?? "");
+  const response = await shown.request(`/v1/sessions/${id}/messages?order=asc&limit=100`);
+  const { data } = (await response.json()) as { readonly data: readonly Message[] };
+  return data.filter((message) => message.role === role).map(({ text }) => text);
+}
+
+test("an approval survives a kill of the gateway, and a message written meanwhile is sent once", async () => {
+  await using shown = await startConsole();
+  const page = await shown.open();
+  await send(page, "run: rm -rf ./some-folder");
+  const card = page.getByRole("group", { name: /asks to use terminal/ });
+  await card.waitFor();
+  await page.waitForURL(/\/chat\/(?!new)/);
+  await shown.kill();
+  await page.getByText("The gateway does not answer.").waitFor();
+  await send(page, "written while it was away");
+  await conversation(page).getByText("Kept here, sent when the gateway answers").waitFor();
+  await shown.restart();
+  await page.getByRole("button", { name: "Try now" }).click();
+  await page.getByText("The gateway does not answer.").waitFor({ state: "detached" });
+  await card.getByRole("button", { name: "Allow once" }).click();
+  await conversation(page)
+    .getByText(/terminal answered \(ok\)/)
+    .waitFor();
+  await conversation(page)
+    .getByText(/written while it was away/)
+    .first()
+    .waitFor();
+  await page.getByRole("button", { name: "Stop" }).waitFor({ state: "detached" });
+  assert.deepEqual(await messagesOf(shown, "user"), [
+    "run: rm -rf ./some-folder",
+    "written while it was away",
+  ]);
+});
+
+test("a message written offline is sent once by the next page, when the tab was closed before", async () => {
+  await using shown = await startConsole();
+  const page = await shown.open();
+  await send(page, "hello");
+  await page.waitForURL(/\/chat\/(?!new)/);
+  await page.getByRole("button", { name: "Stop" }).waitFor({ state: "detached" });
+  await shown.kill();
+  await page.getByText("The gateway does not answer.").waitFor();
+  await send(page, "kept in the browser");
+  await conversation(page).getByText("Kept here").waitFor();
+  await shown.restart();
+  // The page that comes now is another one: the first one has forgotten nothing, since all of it was kept.
+  await page.reload();
+  await conversation(page)
+    .getByText(/kept in the browser/)
+    .first()
+    .waitFor();
+  await page.getByRole("button", { name: "Stop" }).waitFor({ state: "detached" });
+  await conversation(page)
+    .getByText(/kept in the browser/)
+    .nth(1)
+    .waitFor();
+  assert.deepEqual(await messagesOf(shown, "user"), ["hello", "kept in the browser"]);
+  assert.equal(await composer(page).inputValue(), "");
+});
