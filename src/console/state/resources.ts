@@ -72,7 +72,8 @@ function mark(change: Change | undefined): void {
 function soon(resource: Resource): void {
   resource.timer ??= setTimeout(() => {
     resource.timer = undefined;
-    void refresh(resource);
+    // What is no longer shown stays stale until it is.
+    if (resource.shown > 0) void refresh(resource);
   }, GATHER_MS);
 }
 
@@ -88,6 +89,15 @@ export function refreshTopic(topic: string): void {
     resource.isStale = true;
     if (resource.shown > 0) void refresh(resource);
   }
+}
+
+/** Forgets an object that is about to be deleted, so that its page does not ask for it again. */
+export function forgetItem(address: string): void {
+  kept.delete(itemKey(address));
+}
+
+function itemKey(address: string): string {
+  return `item ${address}`;
 }
 
 /** Keeps a resource while its part of the page is shown, and for Back afterwards. */
@@ -226,7 +236,7 @@ interface ItemResource<T> extends Resource {
 
 /** Returns one object of the API, and follows its changes. `address` is its path; `id` is what the feed calls it. */
 export function useItem<T>(address: string, topic: string | readonly string[], id?: string): ItemView<T> {
-  const resource = useResource(`item ${address}`, (): ItemResource<T> => {
+  const resource = useResource(itemKey(address), (): ItemResource<T> => {
     const store = createStore<ItemState<T>>({ item: undefined, status: "loading", problem: "" });
     const read = async () => {
       try {

@@ -12,7 +12,7 @@ import type {
 import { AgentApiError } from "../../../client/request.ts";
 import { navigate, type PageProps } from "../../router.ts";
 import { useCan } from "../../state/me.ts";
-import { refreshTopic, useItem, useList } from "../../state/resources.ts";
+import { forgetItem, refreshTopic, useItem, useList } from "../../state/resources.ts";
 import { request, signedFetch } from "../../state/session.ts";
 import { Button, Loading, PageHeader, Problem, Time } from "../../ui/controls.tsx";
 import { attempt, Confirm, Dialog, say } from "../../ui/dialog.tsx";
@@ -304,13 +304,14 @@ function Actions({ job }: JobProps): JSX.Element {
           action="Delete"
           onClose={() => setDeleting(false)}
           onConfirm={async () => {
+            forgetItem(`/v1/jobs/${encodeURIComponent(id)}`);
             await request<DeleteJobData, unknown>({
               url: "/v1/jobs/{job_id}",
               path: { job_id: id },
               method: "DELETE",
             });
-            refreshTopic("job");
             navigate("/schedule", { replace: true });
+            refreshTopic("job");
           }}
         >
           <p>

@@ -15,7 +15,7 @@ interface PreviewProps {
 type Preview =
   | { readonly kind: "none" }
   | { readonly kind: "wrong"; readonly why: string }
-  | { readonly kind: "shown"; readonly job: Job };
+  | { readonly kind: "shown"; readonly job: Job; readonly typed: string };
 
 const AFTER_MS = 250;
 
@@ -26,7 +26,7 @@ export function SchedulePreview({ schedule, zone }: PreviewProps): JSX.Element {
     <section class="preview" aria-label="Next times" aria-live="polite">
       {preview.kind === "none" ? <p class="dim">The next times appear here while you type.</p> : null}
       {preview.kind === "wrong" ? <p class="preview-wrong">{preview.why}</p> : null}
-      {preview.kind === "shown" ? <Times job={preview.job} /> : null}
+      {preview.kind === "shown" ? <Times job={preview.job} typed={preview.typed} /> : null}
     </section>
   );
 }
@@ -38,7 +38,7 @@ function usePreview(schedule: string, zone: string): Preview {
     const controller = new AbortController();
     const timer = setTimeout(() => {
       ask(schedule, zone, controller.signal).then(
-        (job) => setPreview({ kind: "shown", job }),
+        (job) => setPreview({ kind: "shown", job, typed: schedule }),
         (error: unknown) => {
           if (!controller.signal.aborted) setPreview({ kind: "wrong", why: messageOf(error) });
         },
@@ -58,14 +58,20 @@ function ask(schedule: string, zone: string, signal: AbortSignal): Promise<Job> 
   return request<CreateJobData, Job>({ url: "/v1/jobs", query: { dry_run: true }, body, signal });
 }
 
-function Times({ job }: { readonly job: Job }): JSX.Element {
+interface TimesProps {
+  readonly job: Job;
+  /** The text that these are the times of: the person may be further by now. */
+  readonly typed: string;
+}
+
+function Times({ job, typed }: TimesProps): JSX.Element {
   const { schedule, time_zone: zone, next_runs: times, warnings } = job;
   const words = wordsOf(schedule);
   return (
     <>
       <p class="preview-words">
         {words === undefined ? null : <b>{words}</b>}
-        <code>{schedule}</code>
+        <code data-typed={typed}>{schedule}</code>
       </p>
       <ol class="preview-times" aria-label={`In ${zone}`}>
         {(times ?? []).map((each) => (

@@ -158,9 +158,13 @@ function Row({ row, window, days }: RowProps): JSX.Element {
   const summary = [...row.counts].map(([mark, count]) => `${count} ${mark}`).join(", ");
   return (
     <div class="timeline-row">
-      <a class="timeline-name" href={jobHref(row.jobId)} title={row.jobName}>
+      <a
+        class="timeline-name"
+        href={jobHref(row.jobId)}
+        title={row.jobName}
+        aria-label={`${row.jobName}: ${summary}`}
+      >
         {row.jobName}
-        <span class="sr-only">: {summary}</span>
       </a>
       {/* The same is in the names and in the tables: the marks are for the eye and the pointer. */}
       <div class="timeline-track" aria-hidden="true">

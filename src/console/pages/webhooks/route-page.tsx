@@ -10,7 +10,7 @@ import type {
 } from "../../../client/http.ts";
 import { navigate, type PageProps } from "../../router.ts";
 import { useCan } from "../../state/me.ts";
-import { refreshTopic, useItem, useList } from "../../state/resources.ts";
+import { forgetItem, refreshTopic, useItem, useList } from "../../state/resources.ts";
 import { request } from "../../state/session.ts";
 import { Button, Loading, PageHeader, Problem, Snippet, Time } from "../../ui/controls.tsx";
 import { Confirm, Dialog, say } from "../../ui/dialog.tsx";
@@ -169,9 +169,10 @@ function Actions({ route }: { readonly route: Route }): JSX.Element {
           action="Delete"
           onClose={close}
           onConfirm={async () => {
+            forgetItem(`/v1/webhooks/routes/${encodeURIComponent(route.name)}`);
             await request<DeleteRouteData, unknown>({ ...address, method: "DELETE" });
-            refreshTopic("route");
             navigate("/webhooks", { replace: true });
+            refreshTopic("route");
           }}
         >
           <p>Its address answers 404 from then on. Its deliveries, runs and messages stay.</p>
