@@ -1147,6 +1147,12 @@ export const schemas: SchemaMap = {
       "object",
       "run_id",
       "id",
+      "owner",
+      "key",
+      "source",
+      "parent_id",
+      "delivery_id",
+      "occurrence_id",
       "kind",
       "status",
       "session_id",
@@ -1172,6 +1178,12 @@ export const schemas: SchemaMap = {
       object: { const: "agent.run" },
       run_id: { type: "string" },
       id: { type: "string" },
+      owner: { type: "string" },
+      key: { type: ["string", "null"] },
+      source: { type: ["string", "null"] },
+      parent_id: { type: ["string", "null"] },
+      delivery_id: { type: ["string", "null"] },
+      occurrence_id: { type: ["string", "null"] },
       kind: { $ref: "#/components/schemas/RunKind" },
       status: { $ref: "#/components/schemas/RunStatus" },
       session_id: { type: "string" },
@@ -1991,6 +2003,77 @@ export const schemas: SchemaMap = {
       { $ref: "#/components/schemas/RunCancelledEvent" },
       { $ref: "#/components/schemas/RunInterruptedEvent" },
     ],
+  },
+  StepKind: { type: "string", enum: ["queue", "model", "tool", "question", "subagent", "compression", "other"] },
+  StepUsage: {
+    type: "object",
+    required: [
+      "input_tokens",
+      "cached_input_tokens",
+      "cache_write_tokens",
+      "output_tokens",
+      "reasoning_tokens",
+      "cost_usd",
+      "model_calls",
+    ],
+    properties: {
+      input_tokens: { type: "integer", minimum: 0 },
+      cached_input_tokens: { type: "integer", minimum: 0 },
+      cache_write_tokens: { type: "integer", minimum: 0 },
+      output_tokens: { type: "integer", minimum: 0 },
+      reasoning_tokens: { type: "integer", minimum: 0 },
+      cost_usd: { $ref: "#/components/schemas/CostUsd" },
+      model_calls: { type: "integer", minimum: 0 },
+    },
+  },
+  RunStep: {
+    type: "object",
+    required: [
+      "id",
+      "kind",
+      "name",
+      "parent_id",
+      "status",
+      "started_at",
+      "duration_seconds",
+      "first_output_seconds",
+      "preview",
+      "arguments",
+      "result",
+      "omitted_characters",
+      "run_id",
+      "usage",
+    ],
+    properties: {
+      id: { type: "string" },
+      kind: { $ref: "#/components/schemas/StepKind" },
+      name: { type: "string" },
+      parent_id: { type: ["string", "null"] },
+      status: { type: "string", enum: ["running", "ok", "error", "denied", "aborted", "expired"] },
+      started_at: { type: "number" },
+      duration_seconds: { type: ["number", "null"] },
+      first_output_seconds: { type: ["number", "null"] },
+      preview: { type: ["string", "null"] },
+      arguments: {},
+      result: { type: ["string", "null"] },
+      omitted_characters: { type: "integer", minimum: 0 },
+      run_id: { type: ["string", "null"] },
+      usage: { oneOf: [{ $ref: "#/components/schemas/StepUsage" }, { type: "null" }] },
+    },
+  },
+  RunTrace: {
+    type: "object",
+    required: ["object", "run_id", "status", "started_at", "ended_at", "duration_seconds", "is_truncated", "steps"],
+    properties: {
+      object: { const: "agent.run.trace" },
+      run_id: { type: "string" },
+      status: { $ref: "#/components/schemas/RunStatus" },
+      started_at: { type: "number" },
+      ended_at: { type: ["number", "null"] },
+      duration_seconds: { type: ["number", "null"] },
+      is_truncated: { type: "boolean" },
+      steps: { type: "array", items: { $ref: "#/components/schemas/RunStep" } },
+    },
   },
   ApprovalBody: {
     type: "object",
@@ -4857,6 +4940,10 @@ export interface SchemaTypes {
   RunCancelledEvent: T.RunCancelledEvent;
   RunInterruptedEvent: T.RunInterruptedEvent;
   RunEvent: T.RunEvent;
+  StepKind: T.StepKind;
+  StepUsage: T.StepUsage;
+  RunStep: T.RunStep;
+  RunTrace: T.RunTrace;
   ApprovalBody: T.ApprovalBody;
   ApprovalResult: T.ApprovalResult;
   SteerBody: T.SteerBody;

@@ -96,9 +96,9 @@ export interface Operations {
   };
   /** List runs, newest first */
   listRuns: {
-    request: { readonly query: WithDefaults<NonNullable<T.ListRunsData["query"]>, "limit"> };
+    request: { readonly query: WithDefaults<NonNullable<T.ListRunsData["query"]>, "limit">; readonly headers: LowercaseKeys<NonNullable<T.ListRunsData["headers"]>> };
     response:
-      | { readonly status: 200; readonly body: T.ListRunsResponses[200] }
+      | { readonly status: 200; readonly headers?: { readonly "x-agent-event-cursor"?: string }; readonly body: T.ListRunsResponses[200] }
       | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListRunsErrors[400] }
       | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.ListRunsErrors[401] }
       | { readonly status: 403; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListRunsErrors[403] }
@@ -145,6 +145,18 @@ export interface Operations {
       | { readonly status: 410; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.StreamRunEventsErrors[410] }
       | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.StreamRunEventsErrors[429] }
       | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.StreamRunEventsErrors[503] }
+  };
+  /** Get the steps of a run on a timeline */
+  getRunTrace: {
+    request: { readonly path: NonNullable<T.GetRunTraceData["path"]>; readonly query: NonNullable<T.GetRunTraceData["query"]>; readonly headers: LowercaseKeys<NonNullable<T.GetRunTraceData["headers"]>> };
+    response:
+      | { readonly status: 200; readonly body: T.GetRunTraceResponses[200] }
+      | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetRunTraceErrors[400] }
+      | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.GetRunTraceErrors[401] }
+      | { readonly status: 403; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetRunTraceErrors[403] }
+      | { readonly status: 404; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetRunTraceErrors[404] }
+      | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetRunTraceErrors[429] }
+      | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetRunTraceErrors[503] }
   };
   /** Answer a question of a run */
   resolveRunApproval: {
@@ -1953,22 +1965,56 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
     tags: ["Runs"],
     security: [{ bearerAuth: [] }],
     scope: "read",
+    strict: true,
     query: {
-      coerce: { status: "string", session_id: "string", limit: "integer", after: "string" },
+      coerce: {
+        status: "string[]",
+        kind: "string[]",
+        source: "string[]",
+        model: "string[]",
+        key: "string[]",
+        parent_id: "string",
+        session_id: "string",
+        q: "string",
+        from: "string",
+        to: "string",
+        limit: "integer",
+        after: "string",
+      },
       defaults: { limit: 20 },
       schema: {
         type: "object",
         required: [],
         properties: {
-          status: { $ref: "#/components/schemas/RunStatus" },
+          status: { type: "array", items: { $ref: "#/components/schemas/RunStatus" } },
+          kind: { type: "array", items: { $ref: "#/components/schemas/RunKind" } },
+          source: { type: "array", items: { type: "string", maxLength: 64 } },
+          model: { type: "array", items: { type: "string", maxLength: 256 } },
+          key: { type: "array", items: { type: "string", maxLength: 64 } },
+          parent_id: { type: "string", maxLength: 256 },
           session_id: { type: "string", maxLength: 256 },
+          q: { type: "string", maxLength: 256 },
+          from: { type: "string", maxLength: 64 },
+          to: { type: "string", maxLength: 64 },
           limit: { type: "integer", minimum: 1, maximum: 100 },
-          after: { type: "string", maxLength: 256 },
+          after: { type: "string", maxLength: 512 },
         },
       },
     },
+    headers: {
+      coerce: { "x-agent-owner": "string" },
+      defaults: {},
+      schema: {
+        type: "object",
+        required: [],
+        properties: { "x-agent-owner": { type: "string", minLength: 1, maxLength: 64 } },
+      },
+    },
     responses: {
-      "200": { json: { $ref: "#/components/schemas/RunList" }, headers: ["x-request-id", "traceparent"] },
+      "200": {
+        json: { $ref: "#/components/schemas/RunList" },
+        headers: ["x-request-id", "traceparent", "x-agent-event-cursor"],
+      },
       "400": {
         json: { $ref: "#/components/schemas/ErrorEnvelope" },
         headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
@@ -2166,6 +2212,64 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
         headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
       },
       "410": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "429": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "503": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+    },
+  },
+  getRunTrace: {
+    method: "GET",
+    route: "/v1/runs/{run_id}/trace",
+    tags: ["Runs"],
+    security: [{ bearerAuth: [] }],
+    scope: "read",
+    strict: true,
+    path: {
+      coerce: { run_id: "string" },
+      defaults: {},
+      schema: { type: "object", required: ["run_id"], properties: { run_id: { type: "string" } } },
+    },
+    query: {
+      coerce: { include: "string[]" },
+      defaults: {},
+      schema: {
+        type: "object",
+        required: [],
+        properties: { include: { type: "array", items: { type: "string", enum: ["content"] } } },
+      },
+    },
+    headers: {
+      coerce: { "x-agent-owner": "string" },
+      defaults: {},
+      schema: {
+        type: "object",
+        required: [],
+        properties: { "x-agent-owner": { type: "string", minLength: 1, maxLength: 64 } },
+      },
+    },
+    responses: {
+      "200": { json: { $ref: "#/components/schemas/RunTrace" }, headers: ["x-request-id", "traceparent"] },
+      "400": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "401": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "www-authenticate"],
+      },
+      "403": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "404": {
         json: { $ref: "#/components/schemas/ErrorEnvelope" },
         headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
       },
@@ -7978,3 +8082,47 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
 };
 
 export const info = { title: "agentd HTTP API", version: "0.2.0" } as const;
+
+/** Other paths of operations, which answer in the format of other agents. */
+export const aliases = [
+  { name: "jobs_list", method: "GET", route: "/api/jobs", operation: "listJobs" },
+  { name: "jobs_create", method: "POST", route: "/api/jobs", operation: "createJob" },
+  { name: "job_get", method: "GET", route: "/api/jobs/{job_id}", operation: "getJob" },
+  { name: "job_update", method: "PATCH", route: "/api/jobs/{job_id}", operation: "updateJob" },
+  { name: "job_delete", method: "DELETE", route: "/api/jobs/{job_id}", operation: "deleteJob" },
+  { name: "job_pause", method: "POST", route: "/api/jobs/{job_id}/pause", operation: "pauseJob" },
+  { name: "job_resume", method: "POST", route: "/api/jobs/{job_id}/resume", operation: "resumeJob" },
+  { name: "job_run", method: "POST", route: "/api/jobs/{job_id}/run", operation: "runJob" },
+  { name: "sessions_list", method: "GET", route: "/api/sessions", operation: "listSessions" },
+  { name: "session_create", method: "POST", route: "/api/sessions", operation: "createSession" },
+  { name: "session_get", method: "GET", route: "/api/sessions/{session_id}", operation: "getSession" },
+  {
+    name: "session_update",
+    method: "PATCH",
+    route: "/api/sessions/{session_id}",
+    operation: "updateSession",
+  },
+  {
+    name: "session_delete",
+    method: "DELETE",
+    route: "/api/sessions/{session_id}",
+    operation: "deleteSession",
+  },
+  {
+    name: "session_messages",
+    method: "GET",
+    route: "/api/sessions/{session_id}/messages",
+    operation: "listSessionMessages",
+  },
+  {
+    name: "session_fork",
+    method: "POST",
+    route: "/api/sessions/{session_id}/fork",
+    operation: "forkSession",
+  },
+] as const satisfies readonly {
+  readonly name: string;
+  readonly method: string;
+  readonly route: string;
+  readonly operation: OperationId;
+}[];

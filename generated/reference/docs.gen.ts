@@ -109,6 +109,7 @@ td:empty{display:none}
 <li><a href="#operation-create-run"><b class="badge post">POST</b> <span>Start a run</span></a></li>
 <li><a href="#operation-get-run"><b class="badge get">GET</b> <span>Get a run</span></a></li>
 <li><a href="#operation-stream-run-events"><b class="badge get">GET</b> <span>Follow the events of a run</span></a></li>
+<li><a href="#operation-get-run-trace"><b class="badge get">GET</b> <span>Get the steps of a run on a timeline</span></a></li>
 <li><a href="#operation-resolve-run-approval"><b class="badge post">POST</b> <span>Answer a question of a run</span></a></li>
 <li><a href="#operation-steer-run"><b class="badge post">POST</b> <span>Steer a run</span></a></li>
 <li><a href="#operation-stop-run"><b class="badge post">POST</b> <span>Stop a run</span></a></li>
@@ -542,8 +543,10 @@ td:empty{display:none}
 <li><a href="#schema-run-started-event"><span>RunStartedEvent</span></a></li>
 <li><a href="#schema-run-status"><span>RunStatus</span></a></li>
 <li><a href="#schema-run-steered-event"><span>RunSteeredEvent</span></a></li>
+<li><a href="#schema-run-step"><span>RunStep</span></a></li>
 <li><a href="#schema-run-stopping-event"><span>RunStoppingEvent</span></a></li>
 <li><a href="#schema-run-tool-call"><span>RunToolCall</span></a></li>
+<li><a href="#schema-run-trace"><span>RunTrace</span></a></li>
 <li><a href="#schema-run-usage"><span>RunUsage</span></a></li>
 <li><a href="#schema-scheduler"><span>Scheduler</span></a></li>
 <li><a href="#schema-scheduler-ticker"><span>SchedulerTicker</span></a></li>
@@ -572,6 +575,8 @@ td:empty{display:none}
 <li><a href="#schema-steer-accepted-event"><span>SteerAcceptedEvent</span></a></li>
 <li><a href="#schema-steer-body"><span>SteerBody</span></a></li>
 <li><a href="#schema-steer-result"><span>SteerResult</span></a></li>
+<li><a href="#schema-step-kind"><span>StepKind</span></a></li>
+<li><a href="#schema-step-usage"><span>StepUsage</span></a></li>
 <li><a href="#schema-stop-body"><span>StopBody</span></a></li>
 <li><a href="#schema-stop-result"><span>StopResult</span></a></li>
 <li><a href="#schema-subagent-complete-event"><span>SubagentCompleteEvent</span></a></li>
@@ -646,7 +651,7 @@ td:empty{display:none}
 <tr><td><code>chat</code></td><td><a href="#operation-create-chat-completion">createChatCompletion</a>, <a href="#operation-create-response">createResponse</a>, <a href="#operation-delete-response">deleteResponse</a>, <a href="#operation-cancel-response">cancelResponse</a></td></tr>
 <tr><td><code>jobs</code></td><td><a href="#operation-create-job">createJob</a>, <a href="#operation-import-jobs">importJobs</a>, <a href="#operation-delete-job">deleteJob</a>, <a href="#operation-update-job">updateJob</a>, <a href="#operation-pause-job">pauseJob</a>, <a href="#operation-resume-job">resumeJob</a>, <a href="#operation-run-job">runJob</a></td></tr>
 <tr><td><code>messages</code></td><td><a href="#operation-send-message">sendMessage</a>, <a href="#operation-retry-messages">retryMessages</a>, <a href="#operation-drop-messages">dropMessages</a>, <a href="#operation-retry-message">retryMessage</a>, <a href="#operation-drop-message">dropMessage</a>, <a href="#operation-test-platform">testPlatform</a></td></tr>
-<tr><td><code>read</code></td><td><a href="#operation-get-response">getResponse</a>, <a href="#operation-list-response-input-items">listResponseInputItems</a>, <a href="#operation-list-runs">listRuns</a>, <a href="#operation-get-run">getRun</a>, <a href="#operation-stream-run-events">streamRunEvents</a>, <a href="#operation-list-sessions">listSessions</a>, <a href="#operation-get-session">getSession</a>, <a href="#operation-list-session-messages">listSessionMessages</a>, <a href="#operation-list-questions">listQuestions</a>, <a href="#operation-get-question">getQuestion</a>, <a href="#operation-list-jobs">listJobs</a>, <a href="#operation-get-job">getJob</a>, <a href="#operation-list-job-times">listJobTimes</a>, <a href="#operation-list-occurrences">listOccurrences</a>, <a href="#operation-get-occurrence">getOccurrence</a>, <a href="#operation-get-occurrence-output">getOccurrenceOutput</a>, <a href="#operation-get-calendar">getCalendar</a>, <a href="#operation-get-scheduler">getScheduler</a>, <a href="#operation-list-messages">listMessages</a>, <a href="#operation-get-message">getMessage</a>, <a href="#operation-get-usage">getUsage</a>, <a href="#operation-list-budgets">listBudgets</a>, <a href="#operation-list-prices">listPrices</a>, <a href="#operation-list-providers">listProviders</a>, <a href="#operation-list-skills">listSkills</a>, <a href="#operation-get-skill">getSkill</a>, <a href="#operation-list-toolsets">listToolsets</a>, <a href="#operation-list-tools">listTools</a>, <a href="#operation-list-mcp-servers">listMcpServers</a>, <a href="#operation-list-platforms">listPlatforms</a>, <a href="#operation-get-platform">getPlatform</a>, <a href="#operation-get-config">getConfig</a>, <a href="#operation-get-config-schema">getConfigSchema</a>, <a href="#operation-export-session">exportSession</a>, <a href="#operation-stream-session-events">streamSessionEvents</a>, <a href="#operation-list-grants">listGrants</a>, <a href="#operation-list-routes">listRoutes</a>, <a href="#operation-get-route">getRoute</a>, <a href="#operation-list-deliveries">listDeliveries</a>, <a href="#operation-get-delivery">getDelivery</a>, <a href="#operation-stream-events">streamEvents</a>, <a href="#operation-get-detailed-health">getDetailedHealth</a>, <a href="#operation-get-metrics">getMetrics</a></td></tr>
+<tr><td><code>read</code></td><td><a href="#operation-get-response">getResponse</a>, <a href="#operation-list-response-input-items">listResponseInputItems</a>, <a href="#operation-list-runs">listRuns</a>, <a href="#operation-get-run">getRun</a>, <a href="#operation-stream-run-events">streamRunEvents</a>, <a href="#operation-get-run-trace">getRunTrace</a>, <a href="#operation-list-sessions">listSessions</a>, <a href="#operation-get-session">getSession</a>, <a href="#operation-list-session-messages">listSessionMessages</a>, <a href="#operation-list-questions">listQuestions</a>, <a href="#operation-get-question">getQuestion</a>, <a href="#operation-list-jobs">listJobs</a>, <a href="#operation-get-job">getJob</a>, <a href="#operation-list-job-times">listJobTimes</a>, <a href="#operation-list-occurrences">listOccurrences</a>, <a href="#operation-get-occurrence">getOccurrence</a>, <a href="#operation-get-occurrence-output">getOccurrenceOutput</a>, <a href="#operation-get-calendar">getCalendar</a>, <a href="#operation-get-scheduler">getScheduler</a>, <a href="#operation-list-messages">listMessages</a>, <a href="#operation-get-message">getMessage</a>, <a href="#operation-get-usage">getUsage</a>, <a href="#operation-list-budgets">listBudgets</a>, <a href="#operation-list-prices">listPrices</a>, <a href="#operation-list-providers">listProviders</a>, <a href="#operation-list-skills">listSkills</a>, <a href="#operation-get-skill">getSkill</a>, <a href="#operation-list-toolsets">listToolsets</a>, <a href="#operation-list-tools">listTools</a>, <a href="#operation-list-mcp-servers">listMcpServers</a>, <a href="#operation-list-platforms">listPlatforms</a>, <a href="#operation-get-platform">getPlatform</a>, <a href="#operation-get-config">getConfig</a>, <a href="#operation-get-config-schema">getConfigSchema</a>, <a href="#operation-export-session">exportSession</a>, <a href="#operation-stream-session-events">streamSessionEvents</a>, <a href="#operation-list-grants">listGrants</a>, <a href="#operation-list-routes">listRoutes</a>, <a href="#operation-get-route">getRoute</a>, <a href="#operation-list-deliveries">listDeliveries</a>, <a href="#operation-get-delivery">getDelivery</a>, <a href="#operation-stream-events">streamEvents</a>, <a href="#operation-get-detailed-health">getDetailedHealth</a>, <a href="#operation-get-metrics">getMetrics</a></td></tr>
 <tr><td><code>runs</code></td><td><a href="#operation-create-run">createRun</a>, <a href="#operation-steer-run">steerRun</a>, <a href="#operation-stop-run">stopRun</a>, <a href="#operation-test-model">testModel</a></td></tr>
 <tr><td><code>sessions</code></td><td><a href="#operation-create-session">createSession</a>, <a href="#operation-delete-session">deleteSession</a>, <a href="#operation-update-session">updateSession</a>, <a href="#operation-fork-session">forkSession</a>, <a href="#operation-compress-session">compressSession</a>, <a href="#operation-undo-session">undoSession</a></td></tr>
 <tr><td><code>webhooks</code></td><td><a href="#operation-create-route">createRoute</a>, <a href="#operation-delete-route">deleteRoute</a>, <a href="#operation-update-route">updateRoute</a>, <a href="#operation-rotate-route-secret">rotateRouteSecret</a>, <a href="#operation-test-route">testRoute</a>, <a href="#operation-replay-deliveries">replayDeliveries</a>, <a href="#operation-replay-delivery">replayDelivery</a></td></tr>
@@ -1060,16 +1065,26 @@ td:empty{display:none}
 <section id="operation-list-runs" class="entry">
 <h3><a href="#operation-list-runs"><b class="badge get">GET</b> <code>/v1/runs</code></a></h3>
 <p>List runs, newest first</p>
+<p>Sorted by <code>created_at</code>, to which <code>from</code> and <code>to</code> apply.</p>
 <p>Operation <code>listRuns</code>. Needs a key with the scope <code>read</code>.</p>
 <section id="operation-list-runs-parameters">
 <h4><a href="#operation-list-runs-parameters">Parameters</a></h4>
 <table class="c4">
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>status</code></td><td>query</td><td><a href="#schema-run-status">RunStatus</a></td><td></td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>status</code></td><td>query</td><td>array of <a href="#schema-run-status">RunStatus</a></td><td>Any of these statuses.</td></tr>
+<tr><td><code>kind</code></td><td>query</td><td>array of <a href="#schema-run-kind">RunKind</a></td><td>Any of these kinds.</td></tr>
+<tr><td><code>source</code></td><td>query</td><td>array of string</td><td>Any of these sources of their sessions, such as http, webhook or cron. Each at most 64 characters.</td></tr>
+<tr><td><code>model</code></td><td>query</td><td>array of string</td><td>Any of these models, each <code>provider:model</code>. Each at most 256 characters.</td></tr>
+<tr><td><code>key</code></td><td>query</td><td>array of string</td><td>Any of these names of keys. Each at most 64 characters.</td></tr>
+<tr><td><code>parent_id</code></td><td>query</td><td>string</td><td>Only sub-agents of this run. At most 256 characters.</td></tr>
 <tr><td><code>session_id</code></td><td>query</td><td>string</td><td>At most 256 characters.</td></tr>
+<tr><td><code>q</code></td><td>query</td><td>string</td><td>Part of <code>input_preview</code>, or the id. At most 256 characters.</td></tr>
+<tr><td><code>from</code></td><td>query</td><td>string</td><td>Inclusive. Unix time in seconds, or RFC 3339. At most 64 characters.</td></tr>
+<tr><td><code>to</code></td><td>query</td><td>string</td><td>Exclusive. Unix time in seconds, or RFC 3339. At most 64 characters.</td></tr>
 <tr><td><code>limit</code></td><td>query</td><td>integer</td><td>1 to 100; default <code>20</code>.</td></tr>
-<tr><td><code>after</code></td><td>query</td><td>string</td><td>Id of the last run already received. At most 256 characters.</td></tr>
+<tr><td><code>after</code></td><td>query</td><td>string</td><td><code>last_id</code> of the previous page. At most 512 characters.</td></tr>
 </tbody>
 </table>
 </section>
@@ -1078,7 +1093,7 @@ td:empty{display:none}
 <table class="c3 status">
 <thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>200</code></td><td><a href="#schema-run-list">RunList</a></td><td>A page of runs.</td></tr>
+<tr><td><code>200</code></td><td><a href="#schema-run-list">RunList</a></td><td>A page of runs. Headers: <code>X-Agent-Event-Cursor</code> (Position of the feed before the list was read. To miss no change, follow GET /v1/events from there.).</td></tr>
 <tr><td><code>400</code>, <code>403</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 <tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
 <tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
@@ -1270,6 +1285,40 @@ td:empty{display:none}
 <section id="operation-stream-run-events-example">
 <h4><a href="#operation-stream-run-events-example">Example</a></h4>
 <pre tabindex="0"><code>curl -N &quot;http://127.0.0.1:8642/v1/runs/$RUN_ID/events&quot; \\
+  -H &quot;Authorization: Bearer $API_SERVER_KEY&quot;</code></pre>
+</section>
+</section>
+<section id="operation-get-run-trace" class="entry">
+<h3><a href="#operation-get-run-trace"><b class="badge get">GET</b> <code>/v1/runs/{run_id}/trace</code></a></h3>
+<p>Get the steps of a run on a timeline</p>
+<p>Model calls, tool calls and waits with their times, tokens and costs. The steps of an ended run add up to its duration, and the usage of its model calls to its usage, while its events are kept.</p>
+<p>Operation <code>getRunTrace</code>. Needs a key with the scope <code>read</code>.</p>
+<section id="operation-get-run-trace-parameters">
+<h4><a href="#operation-get-run-trace-parameters">Parameters</a></h4>
+<table class="c4">
+<thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>run_id</code></td><td>path</td><td>string</td><td>Required.</td></tr>
+<tr><td><code>include</code></td><td>query</td><td>array of <code>&quot;content&quot;</code></td><td>content: also the input and the end of the result of tool calls.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-get-run-trace-responses">
+<h4><a href="#operation-get-run-trace-responses">Responses</a></h4>
+<table class="c3 status">
+<thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>200</code></td><td><a href="#schema-run-trace">RunTrace</a></td><td>The trace.</td></tr>
+<tr><td><code>400</code>, <code>403</code>, <code>404</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
+<tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-get-run-trace-example">
+<h4><a href="#operation-get-run-trace-example">Example</a></h4>
+<pre tabindex="0"><code>curl &quot;http://127.0.0.1:8642/v1/runs/$RUN_ID/trace&quot; \\
   -H &quot;Authorization: Bearer $API_SERVER_KEY&quot;</code></pre>
 </section>
 </section>
@@ -9183,6 +9232,12 @@ td:empty{display:none}
 <tr><td><code>object</code></td><td><code>&quot;agent.run&quot;</code></td><td>Required.</td></tr>
 <tr><td><code>run_id</code></td><td>string</td><td>Required.</td></tr>
 <tr><td><code>id</code></td><td>string</td><td>Required. Alias of <code>run_id</code>.</td></tr>
+<tr><td><code>owner</code></td><td>string</td><td>Required.</td></tr>
+<tr><td><code>key</code></td><td>string or null</td><td>Required. Name of the key that started it.</td></tr>
+<tr><td><code>source</code></td><td>string or null</td><td>Required. Source of its session, such as http, webhook or cron.</td></tr>
+<tr><td><code>parent_id</code></td><td>string or null</td><td>Required. The run whose sub-agent it is.</td></tr>
+<tr><td><code>delivery_id</code></td><td>string or null</td><td>Required. The webhook delivery that started it.</td></tr>
+<tr><td><code>occurrence_id</code></td><td>string or null</td><td>Required. The occurrence of a job that started it.</td></tr>
 <tr><td><code>kind</code></td><td><a href="#schema-run-kind">RunKind</a></td><td>Required.</td></tr>
 <tr><td><code>status</code></td><td><a href="#schema-run-status">RunStatus</a></td><td>Required.</td></tr>
 <tr><td><code>session_id</code></td><td>string</td><td>Required.</td></tr>
@@ -9446,6 +9501,29 @@ td:empty{display:none}
 </tbody>
 </table>
 </section>
+<section id="schema-run-step" class="entry">
+<h3><a href="#schema-run-step">RunStep</a></h3>
+<p>A part of a run&#39;s time. Steps without a parent, and tool calls, cover the run without gaps.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>id</code></td><td>string</td><td>Required. Unique in the trace. The id of the call for a tool, of the question, or of the sub-agent.</td></tr>
+<tr><td><code>kind</code></td><td><a href="#schema-step-kind">StepKind</a></td><td>Required.</td></tr>
+<tr><td><code>name</code></td><td>string</td><td>Required. The model as <code>provider:model</code>, the tool, or the kind of question.</td></tr>
+<tr><td><code>parent_id</code></td><td>string or null</td><td>Required. The model call of a tool call; the tool call of a question or sub-agent.</td></tr>
+<tr><td><code>status</code></td><td><code>&quot;running&quot;</code> or <code>&quot;ok&quot;</code> or <code>&quot;error&quot;</code> or <code>&quot;denied&quot;</code> or <code>&quot;aborted&quot;</code> or <code>&quot;expired&quot;</code></td><td>Required. Outcome of the step.</td></tr>
+<tr><td><code>started_at</code></td><td>number</td><td>Required. Unix time in seconds.</td></tr>
+<tr><td><code>duration_seconds</code></td><td>number or null</td><td>Required. Null while it runs.</td></tr>
+<tr><td><code>first_output_seconds</code></td><td>number or null</td><td>Required. Time to the first output of a model call, as far as it is known.</td></tr>
+<tr><td><code>preview</code></td><td>string or null</td><td>Required. A one-line summary.</td></tr>
+<tr><td><code>arguments</code></td><td>any</td><td>Required. Input of a tool call, with secrets redacted. Null without <code>include=content</code>.</td></tr>
+<tr><td><code>result</code></td><td>string or null</td><td>Required. End of the result of a tool call, at most 8192 characters. Null without <code>include=content</code>.</td></tr>
+<tr><td><code>omitted_characters</code></td><td>integer</td><td>Required. Characters of the result that precede <code>result</code>. At least 0.</td></tr>
+<tr><td><code>run_id</code></td><td>string or null</td><td>Required. The run of a sub-agent.</td></tr>
+<tr><td><code>usage</code></td><td><a href="#schema-step-usage">StepUsage</a> or null</td><td>Required. Usage of a model call. Null for other steps, and while it runs.</td></tr>
+</tbody>
+</table>
+</section>
 <section id="schema-run-stopping-event" class="entry">
 <h3><a href="#schema-run-stopping-event">RunStoppingEvent</a></h3>
 <p>A stop of the run was requested.</p>
@@ -9468,6 +9546,23 @@ td:empty{display:none}
 <tr><td><code>id</code></td><td>string</td><td>Required.</td></tr>
 <tr><td><code>name</code></td><td>string</td><td>Required.</td></tr>
 <tr><td><code>arguments</code></td><td>string</td><td>Required. JSON text.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="schema-run-trace" class="entry">
+<h3><a href="#schema-run-trace">RunTrace</a></h3>
+<p>The steps of a run on a timeline.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>object</code></td><td><code>&quot;agent.run.trace&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>run_id</code></td><td>string</td><td>Required.</td></tr>
+<tr><td><code>status</code></td><td><a href="#schema-run-status">RunStatus</a></td><td>Required.</td></tr>
+<tr><td><code>started_at</code></td><td>number</td><td>Required. When the run was created, in Unix seconds.</td></tr>
+<tr><td><code>ended_at</code></td><td>number or null</td><td>Required.</td></tr>
+<tr><td><code>duration_seconds</code></td><td>number or null</td><td>Required. Null while it runs.</td></tr>
+<tr><td><code>is_truncated</code></td><td>boolean</td><td>Required. True if events of the run are no longer kept, or are too many.</td></tr>
+<tr><td><code>steps</code></td><td>array of <a href="#schema-run-step">RunStep</a></td><td>Required. In the order of their start.</td></tr>
 </tbody>
 </table>
 </section>
@@ -9925,6 +10020,27 @@ td:empty{display:none}
 <tr><td><code>object</code></td><td><code>&quot;agent.run.steer&quot;</code></td><td>Required.</td></tr>
 <tr><td><code>run_id</code></td><td>string</td><td>Required.</td></tr>
 <tr><td><code>accepted</code></td><td>boolean</td><td>Required. Always true.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="schema-step-kind" class="entry">
+<h3><a href="#schema-step-kind">StepKind</a></h3>
+<p>queue: the run waits for its turn. model: one call of the model, with its retries. tool: one tool call. question: the run waits for an answer. subagent: a sub-agent works. compression: the transcript is summarized. other: time that belongs to no step.</p>
+<p>Type: <code>&quot;queue&quot;</code> or <code>&quot;model&quot;</code> or <code>&quot;tool&quot;</code> or <code>&quot;question&quot;</code> or <code>&quot;subagent&quot;</code> or <code>&quot;compression&quot;</code> or <code>&quot;other&quot;</code></p>
+</section>
+<section id="schema-step-usage" class="entry">
+<h3><a href="#schema-step-usage">StepUsage</a></h3>
+<p>Usage of one call of the model.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>input_tokens</code></td><td>integer</td><td>Required. At least 0.</td></tr>
+<tr><td><code>cached_input_tokens</code></td><td>integer</td><td>Required. At least 0.</td></tr>
+<tr><td><code>cache_write_tokens</code></td><td>integer</td><td>Required. At least 0.</td></tr>
+<tr><td><code>output_tokens</code></td><td>integer</td><td>Required. At least 0.</td></tr>
+<tr><td><code>reasoning_tokens</code></td><td>integer</td><td>Required. At least 0.</td></tr>
+<tr><td><code>cost_usd</code></td><td><a href="#schema-cost-usd">CostUsd</a></td><td>Required.</td></tr>
+<tr><td><code>model_calls</code></td><td>integer</td><td>Required. More than one with retries and fallbacks. At least 0.</td></tr>
 </tbody>
 </table>
 </section>

@@ -104,6 +104,7 @@ export const onDemand = {
     "replayDelivery",
     "replayDeliveries",
   ),
+  ...from(() => import("./runs/trace.ts"), "getRunTrace"),
   ...from(() => import("./usage/usage.ts"), "getUsage"),
   ...from(() => import("./usage/budgets.ts"), "listBudgets"),
   ...from(

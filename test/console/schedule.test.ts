@@ -128,7 +128,7 @@ test("a job is made with its next times in sight, run now, paused, changed and d
   await history.getByText("done").waitFor();
   await history.getByRole("button", { name: "Output" }).click();
   await page.getByRole("dialog").getByText("Summarize what is new.").first().waitFor();
-  await page.getByRole("button", { name: "Close" }).first().click();
+  await page.getByRole("dialog").getByRole("button", { name: "Close" }).click();
 
   await page.getByRole("button", { name: "Pause" }).click();
   await page.getByRole("button", { name: "Resume" }).waitFor();

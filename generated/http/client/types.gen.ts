@@ -1404,6 +1404,27 @@ export type Run = {
      * Alias of `run_id`.
      */
     id: string;
+    owner: string;
+    /**
+     * Name of the key that started it.
+     */
+    key: string | null;
+    /**
+     * Source of its session, such as http, webhook or cron.
+     */
+    source: string | null;
+    /**
+     * The run whose sub-agent it is.
+     */
+    parent_id: string | null;
+    /**
+     * The webhook delivery that started it.
+     */
+    delivery_id: string | null;
+    /**
+     * The occurrence of a job that started it.
+     */
+    occurrence_id: string | null;
     kind: RunKind;
     status: RunStatus;
     session_id: string;
@@ -2543,6 +2564,120 @@ export type RunEvent = ({
 } & RunCancelledEvent) | ({
     event: 'run.interrupted';
 } & RunInterruptedEvent);
+
+/**
+ * StepKind
+ *
+ * queue: the run waits for its turn. model: one call of the model, with its retries. tool: one tool call. question: the run waits for an answer. subagent: a sub-agent works. compression: the transcript is summarized. other: time that belongs to no step.
+ */
+export type StepKind = 'queue' | 'model' | 'tool' | 'question' | 'subagent' | 'compression' | 'other';
+
+/**
+ * StepUsage
+ *
+ * Usage of one call of the model.
+ */
+export type StepUsage = {
+    input_tokens: number;
+    cached_input_tokens: number;
+    cache_write_tokens: number;
+    output_tokens: number;
+    reasoning_tokens: number;
+    cost_usd: CostUsd;
+    /**
+     * More than one with retries and fallbacks.
+     */
+    model_calls: number;
+};
+
+/**
+ * RunStep
+ *
+ * A part of a run's time. Steps without a parent, and tool calls, cover the run without gaps.
+ */
+export type RunStep = {
+    /**
+     * Unique in the trace. The id of the call for a tool, of the question, or of the sub-agent.
+     */
+    id: string;
+    kind: StepKind;
+    /**
+     * The model as `provider:model`, the tool, or the kind of question.
+     */
+    name: string;
+    /**
+     * The model call of a tool call; the tool call of a question or sub-agent.
+     */
+    parent_id: string | null;
+    /**
+     * Outcome of the step.
+     */
+    status: 'running' | 'ok' | 'error' | 'denied' | 'aborted' | 'expired';
+    /**
+     * Unix time in seconds.
+     */
+    started_at: number;
+    /**
+     * Null while it runs.
+     */
+    duration_seconds: number | null;
+    /**
+     * Time to the first output of a model call, as far as it is known.
+     */
+    first_output_seconds: number | null;
+    /**
+     * A one-line summary.
+     */
+    preview: string | null;
+    /**
+     * Input of a tool call, with secrets redacted. Null without `include=content`.
+     */
+    arguments: unknown;
+    /**
+     * End of the result of a tool call, at most 8192 characters. Null without `include=content`.
+     */
+    result: string | null;
+    /**
+     * Characters of the result that precede `result`.
+     */
+    omitted_characters: number;
+    /**
+     * The run of a sub-agent.
+     */
+    run_id: string | null;
+    /**
+     * Usage of a model call. Null for other steps, and while it runs.
+     */
+    usage: StepUsage | null;
+};
+
+/**
+ * RunTrace
+ *
+ * The steps of a run on a timeline.
+ */
+export type RunTrace = {
+    object: 'agent.run.trace';
+    run_id: string;
+    status: RunStatus;
+    /**
+     * When the run was created, in Unix seconds.
+     */
+    started_at: number;
+    ended_at: number | null;
+    /**
+     * Null while it runs.
+     */
+    duration_seconds: number | null;
+    /**
+     * True if events of the run are no longer kept, or are too many.
+     */
+    is_truncated: boolean;
+    /**
+     * In the order of their start.
+     */
+    steps: Array<RunStep>;
+};
 
 /**
  * ApprovalBody
@@ -7140,13 +7275,54 @@ export type ListResponseInputItemsResponse = ListResponseInputItemsResponses[key
 
 export type ListRunsData = {
     body?: never;
+    headers?: {
+        /**
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
+         */
+        'X-Agent-Owner'?: string;
+    };
     path?: never;
     query?: {
-        status?: RunStatus;
+        /**
+         * Any of these statuses.
+         */
+        status?: Array<RunStatus>;
+        /**
+         * Any of these kinds.
+         */
+        kind?: Array<RunKind>;
+        /**
+         * Any of these sources of their sessions, such as http, webhook or cron.
+         */
+        source?: Array<string>;
+        /**
+         * Any of these models, each `provider:model`.
+         */
+        model?: Array<string>;
+        /**
+         * Any of these names of keys.
+         */
+        key?: Array<string>;
+        /**
+         * Only sub-agents of this run.
+         */
+        parent_id?: string;
         session_id?: string;
+        /**
+         * Part of `input_preview`, or the id.
+         */
+        q?: string;
+        /**
+         * Inclusive. Unix time in seconds, or RFC 3339.
+         */
+        from?: string;
+        /**
+         * Exclusive. Unix time in seconds, or RFC 3339.
+         */
+        to?: string;
         limit?: number;
         /**
-         * Id of the last run already received.
+         * `last_id` of the previous page.
          */
         after?: string;
     };
@@ -7379,6 +7555,64 @@ export type StreamRunEventsResponses = {
 };
 
 export type StreamRunEventsResponse = StreamRunEventsResponses[keyof StreamRunEventsResponses];
+
+export type GetRunTraceData = {
+    body?: never;
+    headers?: {
+        /**
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
+         */
+        'X-Agent-Owner'?: string;
+    };
+    path: {
+        run_id: string;
+    };
+    query?: {
+        /**
+         * content: also the input and the end of the result of tool calls.
+         */
+        include?: Array<'content'>;
+    };
+    url: '/v1/runs/{run_id}/trace';
+};
+
+export type GetRunTraceErrors = {
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    400: ErrorEnvelope;
+    /**
+     * The API key is missing or wrong.
+     */
+    401: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    403: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    404: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    429: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    503: ErrorEnvelope;
+};
+
+export type GetRunTraceError = GetRunTraceErrors[keyof GetRunTraceErrors];
+
+export type GetRunTraceResponses = {
+    /**
+     * The trace.
+     */
+    200: RunTrace;
+};
+
+export type GetRunTraceResponse = GetRunTraceResponses[keyof GetRunTraceResponses];
 
 export type ResolveRunApprovalData = {
     body: ApprovalBody;

@@ -250,28 +250,66 @@ func (c *Client) ListResponseInputItems(ctx context.Context, responseID string, 
 
 // ListRunsParams are the parameters of Client.ListRuns. What is left out is not sent.
 type ListRunsParams struct {
-	// completed, failed, cancelled and interrupted are final. interrupted: the process that executed the run
-	// ended, or the end of the run could not be written to the database.
-	Status RunStatus
+	// Any of these statuses.
+	Status []RunStatus
+
+	// Any of these kinds.
+	Kind []RunKind
+
+	// Any of these sources of their sessions, such as http, webhook or cron.
+	Source []string
+
+	// Any of these models, each `provider:model`.
+	Model []string
+
+	// Any of these names of keys.
+	Key []string
+
+	// Only sub-agents of this run.
+	ParentID string
 
 	SessionID string
+
+	// Part of `input_preview`, or the id.
+	Q string
+
+	// Inclusive. Unix time in seconds, or RFC 3339.
+	From string
+
+	// Exclusive. Unix time in seconds, or RFC 3339.
+	To string
 
 	// Default: 20.
 	Limit *int64
 
-	// Id of the last run already received.
+	// `last_id` of the previous page.
 	After string
+
+	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
+	// owners.
+	AgentOwner string
 }
 
 // ListRuns: List runs, newest first.
+//
+// Sorted by `created_at`, to which `from` and `to` apply.
 //
 // It sends `GET /v1/runs`. It needs a key with the scope `read`.
 func (c *Client) ListRuns(ctx context.Context, params ListRunsParams, options ...RequestOption) (*RunList, error) {
 	request := newRequest("GET", "application/json", "/v1/runs")
 	request.query("status", params.Status)
+	request.query("kind", params.Kind)
+	request.query("source", params.Source)
+	request.query("model", params.Model)
+	request.query("key", params.Key)
+	request.query("parent_id", params.ParentID)
 	request.query("session_id", params.SessionID)
+	request.query("q", params.Q)
+	request.query("from", params.From)
+	request.query("to", params.To)
 	request.query("limit", params.Limit)
 	request.query("after", params.After)
+	request.setHeader("x-agent-owner", params.AgentOwner)
 	return send[RunList](ctx, c, request, options)
 }
 
@@ -351,6 +389,29 @@ func (c *Client) StreamRunEvents(ctx context.Context, runID string, params Strea
 	request.query("after", params.After)
 	request.setHeader("last-event-id", params.LastEventID)
 	return newStream[RunEvent](ctx, c, request, streamRunEventsStream, options)
+}
+
+// GetRunTraceParams are the parameters of Client.GetRunTrace. What is left out is not sent.
+type GetRunTraceParams struct {
+	// content: also the input and the end of the result of tool calls.
+	Include []GetRunTraceIncludeItem
+
+	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
+	// owners.
+	AgentOwner string
+}
+
+// GetRunTrace: Get the steps of a run on a timeline.
+//
+// Model calls, tool calls and waits with their times, tokens and costs. The steps of an ended run add up to
+// its duration, and the usage of its model calls to its usage, while its events are kept.
+//
+// It sends `GET /v1/runs/{run_id}/trace`. It needs a key with the scope `read`.
+func (c *Client) GetRunTrace(ctx context.Context, runID string, params GetRunTraceParams, options ...RequestOption) (*RunTrace, error) {
+	request := newRequest("GET", "application/json", "/v1/runs/", segment(runID), "/trace")
+	request.query("include", params.Include)
+	request.setHeader("x-agent-owner", params.AgentOwner)
+	return send[RunTrace](ctx, c, request, options)
 }
 
 // ResolveRunApproval: Answer a question of a run.

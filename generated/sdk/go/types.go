@@ -3194,6 +3194,23 @@ type Run struct {
 	// Alias of `run_id`.
 	ID string `json:"id"`
 
+	Owner string `json:"owner"`
+
+	// Name of the key that started it.
+	Key *string `json:"key"`
+
+	// Source of its session, such as http, webhook or cron.
+	Source *string `json:"source"`
+
+	// The run whose sub-agent it is.
+	ParentID *string `json:"parent_id"`
+
+	// The webhook delivery that started it.
+	DeliveryID *string `json:"delivery_id"`
+
+	// The occurrence of a job that started it.
+	OccurrenceID *string `json:"occurrence_id"`
+
 	Kind       RunKind   `json:"kind"`
 	Status     RunStatus `json:"status"`
 	SessionID  string    `json:"session_id"`
@@ -4749,6 +4766,120 @@ func (v RunEvent) MarshalJSON() ([]byte, error) {
 		return v.Raw, nil
 	}
 	return json.Marshal(v.Value)
+}
+
+// StepKind: queue: the run waits for its turn. model: one call of the model, with its retries. tool: one tool
+// call. question: the run waits for an answer. subagent: a sub-agent works. compression: the transcript is
+// summarized. other: time that belongs to no step.
+type StepKind string
+
+// The values of StepKind.
+const (
+	StepKindQueue       StepKind = "queue"
+	StepKindModel       StepKind = "model"
+	StepKindTool        StepKind = "tool"
+	StepKindQuestion    StepKind = "question"
+	StepKindSubagent    StepKind = "subagent"
+	StepKindCompression StepKind = "compression"
+	StepKindOther       StepKind = "other"
+)
+
+// StepUsage: Usage of one call of the model.
+type StepUsage struct {
+	InputTokens       int64    `json:"input_tokens"`
+	CachedInputTokens int64    `json:"cached_input_tokens"`
+	CacheWriteTokens  int64    `json:"cache_write_tokens"`
+	OutputTokens      int64    `json:"output_tokens"`
+	ReasoningTokens   int64    `json:"reasoning_tokens"`
+	CostUsd           *float64 `json:"cost_usd"`
+
+	// More than one with retries and fallbacks.
+	ModelCalls int64 `json:"model_calls"`
+}
+
+// RunStepStatus: Outcome of the step.
+type RunStepStatus string
+
+// The values of RunStepStatus.
+const (
+	RunStepStatusRunning RunStepStatus = "running"
+	RunStepStatusOk      RunStepStatus = "ok"
+	RunStepStatusError   RunStepStatus = "error"
+	RunStepStatusDenied  RunStepStatus = "denied"
+	RunStepStatusAborted RunStepStatus = "aborted"
+	RunStepStatusExpired RunStepStatus = "expired"
+)
+
+// RunStep: A part of a run's time. Steps without a parent, and tool calls, cover the run without gaps.
+type RunStep struct {
+	// Unique in the trace. The id of the call for a tool, of the question, or of the sub-agent.
+	ID string `json:"id"`
+
+	Kind StepKind `json:"kind"`
+
+	// The model as `provider:model`, the tool, or the kind of question.
+	Name string `json:"name"`
+
+	// The model call of a tool call; the tool call of a question or sub-agent.
+	ParentID *string `json:"parent_id"`
+
+	// Outcome of the step.
+	Status RunStepStatus `json:"status"`
+
+	// Unix time in seconds.
+	StartedAt float64 `json:"started_at"`
+
+	// Null while it runs.
+	DurationSeconds *float64 `json:"duration_seconds"`
+
+	// Time to the first output of a model call, as far as it is known.
+	FirstOutputSeconds *float64 `json:"first_output_seconds"`
+
+	// A one-line summary.
+	Preview *string `json:"preview"`
+
+	// Input of a tool call, with secrets redacted. Null without `include=content`.
+	Arguments any `json:"arguments"`
+
+	// End of the result of a tool call, at most 8192 characters. Null without `include=content`.
+	Result *string `json:"result"`
+
+	// Characters of the result that precede `result`.
+	OmittedCharacters int64 `json:"omitted_characters"`
+
+	// The run of a sub-agent.
+	RunID *string `json:"run_id"`
+
+	// Usage of a model call. Null for other steps, and while it runs.
+	Usage *StepUsage `json:"usage"`
+}
+
+// RunTrace: The steps of a run on a timeline.
+type RunTrace struct {
+	Object string    `json:"object"`
+	RunID  string    `json:"run_id"`
+	Status RunStatus `json:"status"`
+
+	// When the run was created, in Unix seconds.
+	StartedAt float64 `json:"started_at"`
+
+	EndedAt *float64 `json:"ended_at"`
+
+	// Null while it runs.
+	DurationSeconds *float64 `json:"duration_seconds"`
+
+	// True if events of the run are no longer kept, or are too many.
+	IsTruncated bool `json:"is_truncated"`
+
+	// In the order of their start.
+	Steps []RunStep `json:"steps"`
+}
+
+// MarshalJSON implements json.Marshaler. It sets the members that can only have one value.
+func (v RunTrace) MarshalJSON() ([]byte, error) {
+	type plain RunTrace
+	v.Object = "agent.run.trace"
+	return json.Marshal(plain(v))
 }
 
 // ApprovalBodyChoice: approve, approved and allow mean once. reject, rejected and denied mean deny.
@@ -8771,6 +8902,14 @@ type ListResponseInputItemsOrder string
 const (
 	ListResponseInputItemsOrderAsc  ListResponseInputItemsOrder = "asc"
 	ListResponseInputItemsOrderDesc ListResponseInputItemsOrder = "desc"
+)
+
+// GetRunTraceIncludeItem: one of "content". A newer server may send others.
+type GetRunTraceIncludeItem string
+
+// The values of GetRunTraceIncludeItem.
+const (
+	GetRunTraceIncludeItemContent GetRunTraceIncludeItem = "content"
 )
 
 // ListSessionMessagesOrder: one of "asc", "desc". A newer server may send others.

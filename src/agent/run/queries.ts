@@ -6,14 +6,13 @@ import {
   type Submitted,
   isFinalStatus,
   runViewColumns,
-  type FinalStatus,
   type RunStatus,
   type RunView,
   parseInput,
 } from "./run.ts";
 import { redact } from "../../base/observe.ts";
 import { headOf } from "../../base/text.ts";
-import { textOf } from "../engine.ts";
+import { textOf } from "../session/transcript.ts";
 
 type Reader = Pick<Store, "read">;
 
@@ -44,67 +43,6 @@ export async function findSubmission(store: Store, runId: string): Promise<Store
     owner: run.owner,
     runStatus: run.status as RunStatus,
   };
-}
-
-/** A page of run ids, newest first: ids of runs sort by their creation time. */
-export interface RunPage {
-  readonly owner: string;
-  /** Only runs older than this one. */
-  readonly after: string | undefined;
-  readonly status: RunStatus | undefined;
-  readonly count: number;
-}
-
-const FINAL = ["completed", "failed", "cancelled", "interrupted"] as const satisfies readonly FinalStatus[];
-
-/** Returns the newest run ids of an owner. Each status is one page of its own index; the pages are then merged. */
-export async function listRunIds(store: Reader, page: RunPage): Promise<readonly string[]> {
-  const { status, count } = page;
-  if (status !== undefined) {
-    return FINAL.some((final) => final === status) ? idsOfEnded(store, status, page) : idsOfOpen(store, page);
-  }
-  // Open runs first: a run that ends between the queries may appear twice, but is never missing.
-  const lists = [await idsOfOpen(store, page)];
-  for (const final of FINAL) lists.push(await idsOfEnded(store, final, page));
-  const ids = [...new Set(lists.flat())];
-  return ids.sort((a, b) => (a < b ? 1 : -1)).slice(0, count);
-}
-
-async function idsOfOpen({ read }: Reader, { owner, after, status, count }: RunPage): Promise<string[]> {
-  const open = read.selectFrom("runs").select("id").where("owner", "=", owner).where("ended_at", "is", null);
-  const older = after === undefined ? open : open.where("id", "<", after);
-  const matching = status === undefined ? older : older.where("status", "=", status);
-  const rows = await matching.orderBy("id", "desc").limit(count).execute();
-  return rows.map(({ id }) => id);
-}
-
-async function idsOfEnded(
-  { read }: Reader,
-  status: RunStatus,
-  { owner, after, count }: RunPage,
-): Promise<string[]> {
-  const ended = read
-    .selectFrom("runs")
-    .select("id")
-    .where("owner", "=", owner)
-    .where("status", "=", status)
-    .where("ended_at", "is not", null);
-  const older = after === undefined ? ended : ended.where("id", "<", after);
-  const rows = await older.orderBy("id", "desc").limit(count).execute();
-  return rows.map(({ id }) => id);
-}
-
-/** Returns the newest run ids of a session. The caller has checked the session's owner. */
-export async function listRunIdsIn(
-  { read }: Reader,
-  sessionId: string,
-  { after, status, count }: Omit<RunPage, "owner">,
-): Promise<readonly string[]> {
-  const runs = read.selectFrom("runs").select("id").where("session_id", "=", sessionId);
-  const older = after === undefined ? runs : runs.where("id", "<", after);
-  const matching = status === undefined ? older : older.where("status", "=", status);
-  const rows = await matching.orderBy("id", "desc").limit(count).execute();
-  return rows.map(({ id }) => id);
 }
 
 /** Returns the runs of these ids, newest first. */
@@ -230,6 +168,23 @@ export async function firstKept({ read }: Reader, runId: string): Promise<FirstK
     .limit(1)
     .executeTakeFirst();
   return row?.run_seq == null ? undefined : { seq: row.run_seq, atMs: row.created_at };
+}
+
+/** Returns the events of a run of these types, the oldest first. */
+export async function eventsOfTypes(
+  { read }: Reader,
+  runId: string,
+  { types, limit }: { readonly types: readonly string[]; readonly limit: number },
+): Promise<readonly Pick<JournalEvent, "type" | "atMs" | "data">[]> {
+  const rows = await read
+    .selectFrom("events")
+    .select(["type", "data", "created_at"])
+    .where("run_id", "=", runId)
+    .where("type", "in", types)
+    .orderBy("run_seq")
+    .limit(limit)
+    .execute();
+  return rows.map(({ type, data, created_at: atMs }) => ({ type, atMs, data: JSON.parse(data) }));
 }
 
 const MAX_DELTAS = 5_000;

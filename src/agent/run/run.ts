@@ -5,14 +5,8 @@ import { ServiceError } from "../../base/errors.ts";
 import { columnsOf } from "../../store/tx/tx.ts";
 import { type QuestionRow, type RunRow, type SessionRow } from "../../store/schema/tables.ts";
 import type { Store, Tx } from "../../store/store.ts";
-import {
-  type ModelSettings,
-  type OutputFormat,
-  type ToolChoice,
-  type ToolSpec,
-  type Message,
-  textOf,
-} from "../engine.ts";
+import type { ModelSettings, OutputFormat, ToolChoice, ToolSpec, Message } from "../engine.ts";
+import { textOf } from "../session/transcript.ts";
 import type { Usage } from "../usage/usage.ts";
 import type { ModelRef } from "../model.ts";
 import { toApprovalRequest } from "../question/question.ts";
@@ -315,8 +309,17 @@ export function outputOf(
   return read.selectFrom("runs").select(["output", "status"]).where("id", "=", runId).executeTakeFirst();
 }
 
+/** Where a run comes from, besides its row. */
+export interface RunOrigin {
+  readonly sessionKey: string | null;
+  /** Source of its session; null: the session is gone. */
+  readonly source: string | null;
+  /** Id of the webhook delivery or of the occurrence that started it. */
+  readonly trigger?: string | undefined;
+}
+
 /** Returns the run as every surface shows it. */
-export function describeRun(row: RunView, sessionKey: string | null, questions: readonly QuestionRow[]): Run {
+export function describeRun(row: RunView, origin: RunOrigin, questions: readonly QuestionRow[]): Run {
   const approvals = questions
     .filter(({ kind, status }) => kind === "approval" && status === "open")
     .map(toApprovalRequest);
@@ -324,10 +327,16 @@ export function describeRun(row: RunView, sessionKey: string | null, questions: 
     object: "agent.run",
     run_id: row.id,
     id: row.id,
+    owner: row.owner,
+    key: row.key,
+    source: origin.source,
+    parent_id: row.parent_id,
+    delivery_id: origin.trigger?.startsWith("dlv_") ? origin.trigger : null,
+    occurrence_id: origin.trigger?.startsWith("occ_") ? origin.trigger : null,
     kind: row.kind as RunKind,
     status: row.status as RunStatus,
     session_id: nameOfId(row.session_id),
-    session_key: sessionKey,
+    session_key: origin.sessionKey,
     model: row.model,
     created_at: row.created_at / 1000,
     started_at: seconds(row.started_at),

@@ -18,18 +18,21 @@ export async function readSessions(
   return new Map(rows.map((row) => [row.id, row]));
 }
 
-/** Returns the session key of each saved session among these ids. */
-export async function sessionKeys(
+/** Returns where each saved session among these ids came from. */
+export async function sessionOrigins(
   { read }: Reader,
   ids: readonly string[],
-): Promise<ReadonlyMap<string, string | null>> {
+): Promise<ReadonlyMap<string, SessionOrigin>> {
   const rows = await read
     .selectFrom("sessions")
-    .select(["id", "session_key"])
+    .select(["id", "session_key", "source"])
     .where("id", "in", ids)
     .execute();
-  return new Map(rows.map(({ id, session_key: key }) => [id, key]));
+  return new Map(rows.map((row) => [row.id, row]));
 }
+
+/** The key of a session, and the surface that created it. */
+export type SessionOrigin = Pick<SessionRow, "session_key" | "source">;
 
 /** Returns the sessions among these ids that a process has leased. */
 export function leasedSessions({ read }: Reader, ids: readonly string[]): Promise<SessionRow[]> {

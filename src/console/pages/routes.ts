@@ -25,6 +25,9 @@ export const ROUTES = {
   job: "/schedule/:job",
   outbox: "/outbox",
   message: "/outbox/:id",
+  platforms: "/platforms",
+  usage: "/usage",
+  logs: "/logs",
 } as const;
 
 export type RouteName = keyof typeof ROUTES;
@@ -45,6 +48,9 @@ export const PAGES: Readonly<Record<RouteName, PageLoader>> = {
   job: () => import("./schedule/job-page.tsx").then(({ JobPage }) => JobPage),
   outbox: () => import("./outbox/outbox-page.tsx").then(({ OutboxPage }) => OutboxPage),
   message: () => import("./outbox/message-page.tsx").then(({ MessagePage }) => MessagePage),
+  platforms: () => import("./platforms.tsx").then(({ PlatformsPage }) => PlatformsPage),
+  usage: () => import("./usage.tsx").then(({ UsagePage }) => UsagePage),
+  logs: () => import("./logs.tsx").then(({ LogsPage }) => LogsPage),
 };
 
 interface NavEntry {
@@ -65,4 +71,7 @@ export const NAVIGATION: readonly NavEntry[] = [
   { route: "webhooks", href: "/webhooks", label: "Webhooks", icon: "webhooks", key: "w" },
   { route: "schedule", href: "/schedule", label: "Schedule", icon: "schedule", key: "t" },
   { route: "outbox", href: "/outbox", label: "Outbox", icon: "outbox", key: "o" },
+  { route: "platforms", href: "/platforms", label: "Platforms", icon: "platforms", key: "p" },
+  { route: "usage", href: "/usage", label: "Usage", icon: "usage", key: "u" },
+  { route: "logs", href: "/logs", label: "Logs", icon: "logs", key: "l" },
 ];

@@ -1,16 +1,13 @@
 import type { Run } from "../../../generated/http/client/types.gen.ts";
 import { isFinalEvent, describeRun, isFinalStatus, type RunView } from "../../agent/run/run.ts";
-import {
-  listRunIds,
-  listRunIdsIn,
-  openQuestionsOf,
-  readRuns,
-  type RunPage,
-} from "../../agent/run/queries.ts";
-import { sessionKeys } from "../../agent/session/queries.ts";
+import { listRunIds, triggersOf, type RunFilter, type RunPage } from "../../agent/run/list-queries.ts";
+import { openQuestionsOf, readRuns } from "../../agent/run/queries.ts";
+import { sessionOrigins } from "../../agent/session/queries.ts";
 import { whileWaiting, type WaitEnd } from "../edge/answer.ts";
 import type { HttpRequest, HttpResponse } from "../edge/contract.ts";
 import type { HttpContext, HttpDeps } from "../deps.ts";
+import { eventCursor } from "../control/feed.ts";
+import { ownerFilter, timeWindow } from "../control/page.ts";
 import { findSession } from "../../agent/session/session.ts";
 import { ServiceError } from "../../base/errors.ts";
 import type { Store } from "../../store/store.ts";
@@ -42,10 +39,15 @@ export async function showRun(row: RunView, deps: HttpDeps): Promise<Run> {
 async function showRuns(rows: readonly RunView[], { store }: HttpDeps): Promise<Run[]> {
   const waiting = rows.filter(({ status }) => status === "waiting_for_approval").map(({ id }) => id);
   const questions = await openQuestionsOf(store, waiting);
-  const keys = await sessionKeys(store, [...new Set(rows.map((row) => row.session_id))]);
+  const sessions = await sessionOrigins(store, [...new Set(rows.map((row) => row.session_id))]);
+  const triggers = await triggersOf(
+    store,
+    rows.map(({ id }) => id),
+  );
   return rows.map((row) => {
     const own = questions.filter((ask) => ask.run_id === row.id);
-    return describeRun(row, keys.get(row.session_id) ?? null, own);
+    const { session_key: sessionKey = null, source = null } = sessions.get(row.session_id) ?? {};
+    return describeRun(row, { sessionKey, source, trigger: triggers.get(row.id) }, own);
   });
 }
 
@@ -68,12 +70,13 @@ export async function listRuns(
   { query, ctx }: HttpRequest<"listRuns", HttpContext>,
   deps: HttpDeps,
 ): Promise<HttpResponse<"listRuns">> {
-  const { limit, after, status, session_id: sessionId } = query;
-  const owner = ctx.identity.owner;
+  const { limit, after, session_id: session } = query;
+  const { owner } = ownerFilter(ctx);
   if (after !== undefined) await checkCursor(deps.store, owner, after);
-  const page = { owner, after, status, count: limit + 1 };
+  const cursor = await eventCursor(deps);
+  const page = { ...filterOf(query), ...ownerFilter(ctx), after, count: limit + 1 };
   const select = () =>
-    sessionId === undefined ? listRunIds(deps.store, page) : inSession(deps.store, sessionId, page);
+    session === undefined ? listRunIds(deps.store, page) : inSession(deps.store, session, page);
   let ids = await select();
   let rows = await readRuns(deps.store, ids.slice(0, limit));
   if (await settleAbandoned(rows, deps)) {
@@ -83,7 +86,25 @@ export async function listRuns(
   }
   const data = rows.length === 0 ? [] : await showRuns(rows, deps);
   const edges = { first_id: data.at(0)?.id ?? null, last_id: data.at(-1)?.id ?? null };
-  return { status: 200, body: { object: "list", data, ...edges, has_more: ids.length > limit } };
+  return {
+    status: 200,
+    headers: { "x-agent-event-cursor": cursor },
+    body: { object: "list", data, ...edges, has_more: ids.length > limit },
+  };
+}
+
+function filterOf(query: HttpRequest<"listRuns", HttpContext>["query"]): RunFilter {
+  const { status, kind, source, model, key, parent_id: parentId, q } = query;
+  return {
+    ...timeWindow(query),
+    ...(status === undefined ? {} : { statuses: status }),
+    ...(kind === undefined ? {} : { kinds: kind }),
+    ...(source === undefined ? {} : { sources: source }),
+    ...(model === undefined ? {} : { models: model }),
+    ...(key === undefined ? {} : { keys: key }),
+    ...(parentId === undefined ? {} : { parentId }),
+    ...(q === undefined ? {} : { text: q }),
+  };
 }
 
 /** Closes the runs whose process is dead. Resolves to false if nothing changed. */
@@ -94,16 +115,21 @@ async function settleAbandoned(rows: readonly RunView[], { agent, runs }: HttpDe
 
 /** The session's owner is checked once; only a status filter then reads the rows of its runs. */
 async function inSession(store: Store, name: string, page: RunPage): Promise<readonly string[]> {
-  const session = await findSession(store, { owner: page.owner, name }).catch((error: unknown) => {
+  const { owner } = page;
+  if (owner === undefined) {
+    const what = "session_id belongs to one owner: send X-Agent-Owner with its name.";
+    throw new ServiceError("invalid_request", what, { param: "session_id" });
+  }
+  const session = await findSession(store, { owner, name }).catch((error: unknown) => {
     if (error instanceof ServiceError && error.code === "session_not_found") return undefined;
     throw error;
   });
-  return session ? listRunIdsIn(store, session.id, page) : [];
+  return session ? listRunIds(store, { ...page, sessionId: session.id }) : [];
 }
 
-async function checkCursor(store: Store, owner: string, after: string): Promise<void> {
+async function checkCursor(store: Store, owner: string | undefined, after: string): Promise<void> {
   const run = await store.find("runs", { id: after });
-  if (run?.owner === owner) return;
+  if (run && (owner === undefined || run.owner === owner)) return;
   const what = `after must be the id of one of your runs, such as last_id of the previous page; ${JSON.stringify(after)} is not.`;
   throw new ServiceError("invalid_cursor", what, { param: "after" });
 }

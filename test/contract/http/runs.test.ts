@@ -203,8 +203,11 @@ scenario("listRuns", 400, { title: "an invalid cursor, limit or status", keys: t
   assert.equal((await assertError(asked, 400, "invalid_cursor")).param, "after");
   const foreign = { headers: { authorization: `Bearer ${OTHER}` } };
   await assertError(await service.request(`/v1/runs?after=${id}`, foreign), 400, "invalid_cursor");
-  for (const query of ["limit=0", "limit=101", "limit=x", "status=done"]) {
+  for (const query of ["limit=0", "limit=101", "limit=x", "from=soon"]) {
     await assertError(await service.request(`/v1/runs?${query}`), 400, "invalid_request");
+  }
+  for (const query of ["status=done", "kind=walk", "states=failed"]) {
+    await assertError(await service.request(`/v1/runs?${query}`), 400, "unsupported_parameter");
   }
 });
 

@@ -404,28 +404,62 @@ class AgentClient(SyncBase):
     def list_runs(
         self,
         *,
-        status: types.RunStatus | None = None,
+        status: list[types.RunStatus] | None = None,
+        kind: list[types.RunKind] | None = None,
+        source: list[str] | None = None,
+        model: list[str] | None = None,
+        key: list[str] | None = None,
+        parent_id: str | None = None,
         session_id: str | None = None,
+        q: str | None = None,
+        from_: str | None = None,
+        to: str | None = None,
         limit: int | None = None,
         after: str | None = None,
+        agent_owner: str | None = None,
         extra_headers: Mapping[str, str] | None = None,
         response: ResponseInfo | None = None,
         timeout: float | None = None,
     ) -> types.RunList:
         """List runs, newest first.
 
+        Sorted by `created_at`, to which `from` and `to` apply.
+
         `GET /v1/runs`. Needs a key with the scope `read`.
 
         Args:
-            status: completed, failed, cancelled and interrupted are final. interrupted: the process
-                that executed the run ended, or the end of the run could not be written to the database.
+            status: Any of these statuses.
+            kind: Any of these kinds.
+            source: Any of these sources of their sessions, such as http, webhook or cron.
+            model: Any of these models, each `provider:model`.
+            key: Any of these names of keys.
+            parent_id: Only sub-agents of this run.
+            q: Part of `input_preview`, or the id.
+            from_: Inclusive. Unix time in seconds, or RFC 3339.
+            to: Exclusive. Unix time in seconds, or RFC 3339.
             limit: Default 20.
-            after: Id of the last run already received.
+            after: `last_id` of the previous page.
+            agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
+                reads the data of all owners.
         """
         request = Request(
             "GET",
             "/v1/runs",
-            query={"status": status, "session_id": session_id, "limit": limit, "after": after},
+            query={
+                "status": status,
+                "kind": kind,
+                "source": source,
+                "model": model,
+                "key": key,
+                "parent_id": parent_id,
+                "session_id": session_id,
+                "q": q,
+                "from": from_,
+                "to": to,
+                "limit": limit,
+                "after": after,
+            },
+            headers={"x-agent-owner": agent_owner},
             extra_headers=extra_headers,
             response=response,
             timeout=timeout,
@@ -542,6 +576,39 @@ class AgentClient(SyncBase):
             timeout=timeout,
         )
         return Stream(self, request, _STREAM_RUN_EVENTS)
+
+    def get_run_trace(
+        self,
+        run_id: str,
+        *,
+        include: list[Literal["content"]] | None = None,
+        agent_owner: str | None = None,
+        extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
+        timeout: float | None = None,
+    ) -> types.RunTrace:
+        """Get the steps of a run on a timeline.
+
+        Model calls, tool calls and waits with their times, tokens and costs. The steps of an ended run add
+        up to its duration, and the usage of its model calls to its usage, while its events are kept.
+
+        `GET /v1/runs/{run_id}/trace`. Needs a key with the scope `read`.
+
+        Args:
+            include: content: also the input and the end of the result of tool calls.
+            agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
+                reads the data of all owners.
+        """
+        request = Request(
+            "GET",
+            f"/v1/runs/{segment(run_id)}/trace",
+            query={"include": include},
+            headers={"x-agent-owner": agent_owner},
+            extra_headers=extra_headers,
+            response=response,
+            timeout=timeout,
+        )
+        return cast("types.RunTrace", self._send(request))
 
     def resolve_run_approval(
         self,

@@ -1033,6 +1033,17 @@ _RunRequired = TypedDict(
         "run_id": str,
         #: Alias of `run_id`.
         "id": str,
+        "owner": str,
+        #: Name of the key that started it.
+        "key": Union[str, None],
+        #: Source of its session, such as http, webhook or cron.
+        "source": Union[str, None],
+        #: The run whose sub-agent it is.
+        "parent_id": Union[str, None],
+        #: The webhook delivery that started it.
+        "delivery_id": Union[str, None],
+        #: The occurrence of a job that started it.
+        "occurrence_id": Union[str, None],
         "kind": "RunKind",
         "status": "RunStatus",
         "session_id": str,
@@ -1894,6 +1905,79 @@ RunEvent: TypeAlias = Union[
     "RunCancelledEvent",
     "RunInterruptedEvent",
 ]
+
+
+#: queue: the run waits for its turn. model: one call of the model, with its retries. tool: one tool call.
+#: question: the run waits for an answer. subagent: a sub-agent works. compression: the transcript is
+#: summarized. other: time that belongs to no step.
+StepKind: TypeAlias = Literal["queue", "model", "tool", "question", "subagent", "compression", "other"]
+
+
+class StepUsage(TypedDict):
+    """Usage of one call of the model."""
+
+    input_tokens: int
+    cached_input_tokens: int
+    cache_write_tokens: int
+    output_tokens: int
+    reasoning_tokens: int
+    cost_usd: CostUsd
+    #: More than one with retries and fallbacks.
+    model_calls: int
+
+
+class RunStep(TypedDict):
+    """A part of a run's time. Steps without a parent, and tool calls, cover the run without gaps."""
+
+    #: Unique in the trace. The id of the call for a tool, of the question, or of the sub-agent.
+    id: str
+    kind: StepKind
+    #: The model as `provider:model`, the tool, or the kind of question.
+    name: str
+    #: The model call of a tool call; the tool call of a question or sub-agent.
+    parent_id: str | None
+    #: Outcome of the step.
+    status: Literal["running", "ok", "error", "denied", "aborted", "expired"]
+    #: Unix time in seconds.
+    started_at: float
+    #: Null while it runs.
+    duration_seconds: float | None
+    #: Time to the first output of a model call, as far as it is known.
+    first_output_seconds: float | None
+    #: A one-line summary.
+    preview: str | None
+    #: Input of a tool call, with secrets redacted. Null without `include=content`.
+    arguments: Any
+    #: End of the result of a tool call, at most 8192 characters. Null without `include=content`.
+    result: str | None
+    #: Characters of the result that precede `result`.
+    omitted_characters: int
+    #: The run of a sub-agent.
+    run_id: str | None
+    #: Usage of a model call. Null for other steps, and while it runs.
+    usage: StepUsage | None
+
+
+_RunTraceRequired = TypedDict(
+    "_RunTraceRequired",
+    {
+        "object": Literal["agent.run.trace"],
+        "run_id": str,
+        "status": "RunStatus",
+        #: When the run was created, in Unix seconds.
+        "started_at": float,
+        "ended_at": Union[float, None],
+        #: Null while it runs.
+        "duration_seconds": Union[float, None],
+        #: True if events of the run are no longer kept, or are too many.
+        "is_truncated": bool,
+        #: In the order of their start.
+        "steps": list["RunStep"],
+    },
+)
+
+class RunTrace(_RunTraceRequired, total=False):
+    """The steps of a run on a timeline."""
 
 
 class _ApprovalBodyRequired(TypedDict):
