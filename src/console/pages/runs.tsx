@@ -32,7 +32,7 @@ export function RunsPage({ query }: PageProps): JSX.Element {
           label="Runs"
           list={runs}
           columns={COLUMNS}
-          href={(run) => `/chat/${encodeURIComponent(run.session_id)}`}
+          href={(run) => `/runs/${encodeURIComponent(run.id)}`}
           isFiltered={status !== ""}
           empty={<NoRuns />}
         />
