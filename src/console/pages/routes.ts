@@ -20,6 +20,7 @@ export const ROUTES = {
   platforms: "/platforms",
   usage: "/usage",
   logs: "/logs",
+  settings: "/settings/:section?",
 } as const;
 
 export type RouteName = keyof typeof ROUTES;
@@ -35,6 +36,7 @@ export const PAGES: Readonly<Record<RouteName, PageLoader>> = {
   platforms: () => import("./platforms.tsx").then(({ PlatformsPage }) => PlatformsPage),
   usage: () => import("./usage.tsx").then(({ UsagePage }) => UsagePage),
   logs: () => import("./logs.tsx").then(({ LogsPage }) => LogsPage),
+  settings: () => import("./settings/settings-page.tsx").then(({ SettingsPage }) => SettingsPage),
 };
 
 interface NavEntry {
@@ -55,4 +57,5 @@ export const NAVIGATION: readonly NavEntry[] = [
   { route: "platforms", href: "/platforms", label: "Platforms", icon: "platforms", key: "p" },
   { route: "usage", href: "/usage", label: "Usage", icon: "usage", key: "u" },
   { route: "logs", href: "/logs", label: "Logs", icon: "logs", key: "l" },
+  { route: "settings", href: "/settings", label: "Settings", icon: "settings", key: "e" },
 ];
