@@ -12,6 +12,14 @@ const PAGES = [
   "/approvals?view=saved",
   "/runs",
   "/sessions",
+  "/platforms",
+  "/usage",
+  "/logs",
+  "/settings",
+  "/settings/model",
+  "/settings/keys",
+  "/settings/browsers",
+  "/settings?q=telegram",
 ];
 const axe = await readFile(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 

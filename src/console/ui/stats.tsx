@@ -3,7 +3,7 @@ import type { ComponentChildren, JSX } from "preact";
 import type { KeyScope } from "../../client/http.ts";
 import { me, useCan } from "../state/me.ts";
 import { useStore } from "../state/store.ts";
-import { Icon } from "./controls.tsx";
+import { Icon, Loading } from "./controls.tsx";
 
 export interface Stat {
   readonly name: string;
@@ -42,7 +42,9 @@ interface NeedsProps {
 /** Shows its children to a key with the scope. To another one it says which key is signed in, and what it lacks. */
 export function NeedsScope({ scope, what, children }: NeedsProps): JSX.Element {
   const canSee = useCan(scope);
-  const key = useStore(me, (session) => session?.key);
+  const session = useStore(me, (value) => value);
+  // Not before it is known: what the page reads would be refused.
+  if (!session) return <Loading />;
   if (canSee) return <>{children}</>;
   return (
     <div class="empty">
@@ -51,7 +53,7 @@ export function NeedsScope({ scope, what, children }: NeedsProps): JSX.Element {
       </span>
       <h2>This key may not see {what}</h2>
       <p>
-        You are signed in with the key <code>{key ?? ""}</code>, which lacks the scope <code>{scope}</code>.
+        You are signed in with the key <code>{session.key ?? ""}</code>, which lacks the scope <code>{scope}</code>.
         Sign in with another key, or let someone with the scope admin change this one.
       </p>
     </div>

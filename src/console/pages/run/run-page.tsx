@@ -19,7 +19,7 @@ import { TraceView } from "./trace-view.tsx";
 export function RunPage({ params, query }: PageProps): JSX.Element {
   const id = params["run"] ?? "";
   const address = `/v1/runs/${encodeURIComponent(id)}`;
-  const { item: run, status, problem, reload } = useItem<Run>(address, ["run", "question"]);
+  const { item: run, status, problem, reload } = useItem<Run>(address, "run", id);
   return (
     <>
       <PageHeader
@@ -39,7 +39,7 @@ export function RunPage({ params, query }: PageProps): JSX.Element {
 
 function RunView({ run, step }: { readonly run: Run; readonly step: string | null }): JSX.Element {
   const address = `/v1/runs/${encodeURIComponent(run.id)}/trace?include=content`;
-  const { item: trace, problem, reload } = useItem<RunTrace>(address, ["run", "question"]);
+  const { item: trace, problem, reload } = useItem<RunTrace>(address, "run", run.id);
   useSteps(run, reload);
   return (
     <>
