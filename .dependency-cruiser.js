@@ -118,6 +118,7 @@ const publicFiles = {
     "gateway",
     "http",
     "request",
+    "streams",
   ],
   store: [
     "backup",
@@ -169,6 +170,8 @@ const publicFiles = {
     "session/queries",
     "session/session",
     "session/sessions",
+    "session/titles",
+    "session/transcript",
     "skills/skills",
     "tool/tool",
     "usage/budgets",
@@ -219,7 +222,7 @@ const publicFiles = {
     "tick/ticker",
     "tool/tool",
   ],
-  http: ["app", "deps", "edge/access"],
+  http: ["app", "deps", "edge/access", "local"],
   rpc: [
     "connection/ready",
     "connection/socket",
@@ -293,7 +296,7 @@ const contained = [
   ["opentelemetry", "^(node_modules/)?@opentelemetry/", "^src/telemetry/otlp\\.ts$"],
   ["drivers", "^(node_modules/)?(kysely|postgres)(/|$)", "^src/store/"],
   ["sqlite", "^(node:)?sqlite$", "^src/(store/|base/system/file-lock\\.ts$)"],
-  ["server-tables", "^generated/.*server\\.gen\\.ts$", "^(src/(http|rpc|webhook)|test|scripts)/"],
+  ["server-tables", "^generated/.*server\\.gen\\.ts$", "^(src/(app|http|rpc|webhook)|test|scripts)/"],
 ];
 const containment = contained.map(([name, what, where]) => ({
   name: `contain-${name}`,

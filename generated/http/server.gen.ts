@@ -8082,3 +8082,47 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
 };
 
 export const info = { title: "agentd HTTP API", version: "0.2.0" } as const;
+
+/** Other paths of operations, which answer in the format of other agents. */
+export const aliases = [
+  { name: "jobs_list", method: "GET", route: "/api/jobs", operation: "listJobs" },
+  { name: "jobs_create", method: "POST", route: "/api/jobs", operation: "createJob" },
+  { name: "job_get", method: "GET", route: "/api/jobs/{job_id}", operation: "getJob" },
+  { name: "job_update", method: "PATCH", route: "/api/jobs/{job_id}", operation: "updateJob" },
+  { name: "job_delete", method: "DELETE", route: "/api/jobs/{job_id}", operation: "deleteJob" },
+  { name: "job_pause", method: "POST", route: "/api/jobs/{job_id}/pause", operation: "pauseJob" },
+  { name: "job_resume", method: "POST", route: "/api/jobs/{job_id}/resume", operation: "resumeJob" },
+  { name: "job_run", method: "POST", route: "/api/jobs/{job_id}/run", operation: "runJob" },
+  { name: "sessions_list", method: "GET", route: "/api/sessions", operation: "listSessions" },
+  { name: "session_create", method: "POST", route: "/api/sessions", operation: "createSession" },
+  { name: "session_get", method: "GET", route: "/api/sessions/{session_id}", operation: "getSession" },
+  {
+    name: "session_update",
+    method: "PATCH",
+    route: "/api/sessions/{session_id}",
+    operation: "updateSession",
+  },
+  {
+    name: "session_delete",
+    method: "DELETE",
+    route: "/api/sessions/{session_id}",
+    operation: "deleteSession",
+  },
+  {
+    name: "session_messages",
+    method: "GET",
+    route: "/api/sessions/{session_id}/messages",
+    operation: "listSessionMessages",
+  },
+  {
+    name: "session_fork",
+    method: "POST",
+    route: "/api/sessions/{session_id}/fork",
+    operation: "forkSession",
+  },
+] as const satisfies readonly {
+  readonly name: string;
+  readonly method: string;
+  readonly route: string;
+  readonly operation: OperationId;
+}[];

@@ -1,5 +1,5 @@
 /** Prints the server contract of an OpenAPI document: the typed operations and their tables. */
-import { componentName, type BundledDocument, type Schema } from "./document.ts";
+import { componentName, isObject, listAt, type BundledDocument, type Schema } from "./document.ts";
 import type { Media, Operation, Parameter, ParameterGroup, Response } from "./operation.ts";
 import { HEADER, pascalCase, printDoc, printKey, printLiteral, printRows } from "./print.ts";
 import { stripAnnotations } from "./schema.ts";
@@ -38,6 +38,24 @@ ${printRows(
 )}};
 
 export const info = ${printLiteral({ title, version })} as const;
+${printAliases(document, operations)}`;
+}
+
+/** Prints the other paths of operations, `x-aliases`. Throws for one without an operation. */
+function printAliases(document: BundledDocument, operations: readonly Operation[]): string {
+  const aliases = listAt(document, "x-aliases").filter(isObject);
+  const stray = aliases.find(({ operation }) => !operations.some(({ id }) => id === operation));
+  if (stray) throw new Error(`x-aliases: ${String(stray["operation"])} is not an operation of this document`);
+  return aliases.length === 0
+    ? ""
+    : `
+/** Other paths of operations, which answer in the format of other agents. */
+export const aliases = ${printLiteral(aliases)} as const satisfies readonly {
+  readonly name: string;
+  readonly method: string;
+  readonly route: string;
+  readonly operation: OperationId;
+}[];
 `;
 }
 

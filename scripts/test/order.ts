@@ -28,11 +28,21 @@ export const slowestFiles: readonly string[] = [
   "test/process/scripts/breaking.test.ts",
   "test/process/scripts/generate.test.ts",
   "test/process/scripts/lint.test.ts",
+  "test/unit/agent/outage.test.ts",
+  "test/flows/provider.test.ts",
+  "test/contract/http/control-jobs-runs.test.ts",
   "test/contract/http/property.test.ts",
   "test/contract/rpc/cli.test.ts",
   "test/contract/http/edge.test.ts",
   "test/contract/webhook/scripts.test.ts",
+  "test/unit/agent/mcp/live-servers.test.ts",
+  "test/unit/agent/tools/readable.test.ts",
+  "test/unit/agent/outage-compression.test.ts",
   "test/unit/cron/script.test.ts",
+  "test/unit/agent/tools/terminal.test.ts",
+  "test/unit/agent/tools/sudo.test.ts",
+  "test/unit/agent/tools/process.test.ts",
+  "test/unit/harness/guard.test.ts",
 ];
 
 /** The slowest first, the others as they come. */

@@ -127,6 +127,8 @@ function startWorker({ env, nodeArgs = [] }: PoolOptions): ChildProcess {
     execArgv: [
       `--import=${new URL("tracking.ts", import.meta.url).href}`,
       `--test-reporter=${new URL("events.ts", import.meta.url).href}`,
+      // Tests leave much garbage that is young: a larger nursery copies less of it.
+      "--max-semi-space-size=64",
       ...nodeArgs,
     ],
     stdio: ["ignore", "pipe", "pipe", "ipc"],

@@ -1,15 +1,9 @@
 /** Composes the agent: its tools, commands, questions, MCP servers and background processes. */
-import { waitAtMost } from "../base/time.ts";
+import { type Clock, waitAtMost } from "../base/time.ts";
 import { Agent, Commands, type Command } from "./agent.ts";
 import { conversationCommands } from "./commands/conversation.ts";
 import { modelCommands } from "./commands/model.ts";
-import {
-  createRunShell,
-  quickCommands,
-  serviceCommands,
-  skillCommands,
-  type QuickCommand,
-} from "./commands/service.ts";
+import { createRunShell, quickCommands, serviceCommands, type QuickCommand } from "./commands/service.ts";
 import { sessionCommands } from "./commands/session.ts";
 import type { AgentDeps } from "./deps.ts";
 import type { McpStatus } from "./mcp/connection.ts";
@@ -18,7 +12,7 @@ import { Grants } from "./question/grants.ts";
 import { Questions, type SecretKeeper } from "./question/questions.ts";
 import { joinTriggers, type LimitedKey, type RunTrigger } from "./run/run.ts";
 import { AttachedClients, VariableShares, type VariableSource } from "./session/session.ts";
-import { createBriefing, type Skills } from "./skills/skills.ts";
+import { brief, skillCommands, type Skills } from "./skills/skills.ts";
 import { SpawnTrees } from "./subagent/spawn-tree.ts";
 import type { Tool } from "./tool/tool.ts";
 import { createTools, type ToolOptions } from "./tools/catalog.ts";
@@ -168,15 +162,17 @@ function createCommands(options: CreateAgentOptions, reload: AgentServices["relo
   const { version, skills, settings } = options;
   const skillsIn = async (cwd: string) => (await skills.list(cwd)).skills;
   const service = { version, reloadEnv: reload.env, reloadMcp: () => reload.mcp(), skills: skillsIn };
+  const configured = quickCommands(options.quickCommands, createRunShell(options.envPassthrough));
   const commands: Commands = new Commands(
     () => conversationCommands,
     () => sessionCommands,
     () => modelCommands,
-    () => serviceCommands(service, () => commands),
+    () => ofService,
     () => options.commands,
-    () => quickCommands(options.quickCommands, createRunShell(options.envPassthrough)),
+    () => configured,
     async (cwd = settings.workspace) => skillCommands(await skillsIn(cwd)),
   );
+  const ofService = serviceCommands(service, () => commands);
   return commands;
 }
 
@@ -195,4 +191,32 @@ function recordServers(
 function describeServer({ name, status, tools, error }: McpStatus): string {
   if (status === "failed") return `${name}: failed (${error ?? "unknown"})`;
   return `${name}: ${status}, ${tools} tool${tools === 1 ? "" : "s"}`;
+}
+
+/** How long a directory's texts stay cached, so that successive runs read the disk once. */
+const FRESH_MS = 2_000;
+const MAX_DIRECTORIES = 100;
+
+interface CachedBriefing {
+  readonly atMs: number;
+  readonly texts: Promise<readonly string[]>;
+}
+
+/** Returns the function that describes a directory and its skills to a run. */
+function createBriefing(options: {
+  readonly skills: Skills;
+  /** Names of context files, such as AGENTS.md. */
+  readonly names: readonly string[];
+  readonly clock: Clock;
+}): (cwd: string) => Promise<readonly string[]> {
+  const cache = new Map<string, CachedBriefing>();
+  return (cwd) => {
+    const nowMs = options.clock.now();
+    const last = cache.get(cwd);
+    if (last && nowMs - last.atMs < FRESH_MS) return last.texts;
+    if (cache.size >= MAX_DIRECTORIES) cache.clear();
+    const texts = brief(cwd, options);
+    cache.set(cwd, { atMs: nowMs, texts });
+    return texts;
+  };
 }

@@ -291,12 +291,6 @@ export interface ToolMessage {
 /** pending: the client makes the call; its answer follows as another message of the same call. */
 export type ToolStatus = "ok" | "error" | "denied" | "aborted" | "pending";
 
-/** Returns the visible text of a message. */
-export function textOf(message: Message): string {
-  if (message.role !== "assistant") return message.text;
-  return message.parts.map((part) => (part.type === "text" ? part.text : "")).join("");
-}
-
 /** A message of the transcript and its permanent number. */
 export interface NumberedMessage {
   readonly seq: number;

@@ -9,7 +9,10 @@ import { makePrivateFolder, prepareHome, type Environment } from "../config/home
 import { createKeyRing } from "../config/keys.ts";
 import { Variables } from "../config/variables.ts";
 import { createTargets, type Targets } from "../deliver/target.ts";
+import type { OperationMeta } from "../../generated/http/contract.gen.ts";
+import { operations, type OperationId } from "../../generated/http/server.gen.ts";
 import type { KeyHolder, KeyRing } from "../http/edge/access.ts";
+import type { OperationCall, Performed } from "../http/local.ts";
 import type { Store } from "../store/store.ts";
 import { openHomeStore, readHome, type Home } from "./home.ts";
 import { checkToolInput, openModels, type Models } from "./models.ts";
@@ -60,12 +63,24 @@ export class CommandApi {
   }
 
   /**
+   * Performs an operation, like {@link CommandApi.fetch} answers a request. Rejects with the ServiceError of the operation.
+   */
+  async perform(call: OperationCall): Promise<Performed> {
+    const operation = requireOperation(call.operation);
+    await this.#openStore(operation.method !== "GET");
+    const text = () => JSON.stringify(call.body ?? null);
+    return (await this.#openApi(await needsOf(operation, operation.route, text))).perform(call, CALLER);
+  }
+
+  /**
    * Answers a request. Without a database, a request that reads is answered as by an empty one, and one that changes
    * something creates it. ServiceError `state_store_unavailable`.
    */
   async fetch(request: Request): Promise<Response> {
     await this.#openStore(request.method !== "GET");
-    return (await this.#openApi(await needsOf(request))).fetch(request, CALLER);
+    const { pathname } = new URL(request.url);
+    const text = () => request.clone().text();
+    return (await this.#openApi(await needsOf(request, pathname, text))).fetch(request, CALLER);
   }
 
   async close(): Promise<void> {
@@ -106,14 +121,21 @@ async function databaseExists(url: string): Promise<boolean> {
   );
 }
 
-async function needsOf(request: Request): Promise<Needs> {
-  const { pathname: path } = new URL(request.url);
-  const namesModel = async () =>
-    /^\/v1\/(jobs|sessions)\b/.test(path) &&
-    /^(POST|PATCH)$/.test(request.method) &&
-    /"model":/.test(await request.clone().text());
+/** ServiceError `invalid_request` for an operation that does not exist. */
+function requireOperation(name: string): OperationMeta {
+  if (Object.hasOwn(operations, name)) return operations[name as OperationId];
+  throw new ServiceError("invalid_request", `The operation ${JSON.stringify(name)} does not exist.`);
+}
+
+async function needsOf(
+  { method }: { readonly method: string },
+  path: string,
+  bodyText: () => string | Promise<string>,
+): Promise<Needs> {
+  const mayNameModel = /^\/v1\/(jobs|sessions)\b/.test(path) && /^(POST|PATCH)$/.test(method);
   return {
-    localModels: /^\/v1\/(models|providers|prices)\b/.test(path) || (await namesModel()),
+    localModels:
+      /^\/v1\/(models|providers|prices)\b/.test(path) || (mayNameModel && /"model":/.test(await bodyText())),
     targets: /^\/v1\/(webhooks|platforms)\b/.test(path),
   };
 }

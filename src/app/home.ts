@@ -57,12 +57,8 @@ export interface Home {
  * ServiceError `invalid_config` lists the errors.
  */
 export async function openHome(options: HomeOptions): Promise<Home> {
-  const userHome = homedir();
   const folder = folderOf(options);
-  const notices = [
-    ...(await prepareHome(folder)),
-    ...(await restoreNotices(options, { home: folder, userHome })),
-  ];
+  const notices = [...(await prepareHome(folder)), ...(await restoreNotices(options, folder))];
   const { home, loaded } = await read(options);
   for (const notice of notices) home.log.warn(notice);
   logWarnings(loaded, home.log);
@@ -106,12 +102,12 @@ function folderOf({ env, home, profile }: HomeOptions): string {
 /** Restores what waits in the home, and returns a sentence about it. A damaged archive does not stop the start. */
 async function restoreNotices(
   { env, restoresStaged }: HomeOptions,
-  { home, userHome }: { readonly home: string; readonly userHome: string },
+  home: string,
 ): Promise<readonly string[]> {
   if (!restoresStaged || !existsSync(stagedRestorePath(home))) return [];
   const { restoreStaged } = await import("./backup/restore.ts");
   try {
-    const restored = await restoreStaged({ env, home, userHome });
+    const restored = await restoreStaged({ env, home, userHome: homedir() });
     if (!restored)
       return ["A backup waits to be restored, but another process uses the database. Stop it, then restart."];
     const { manifest, replaced } = restored;

@@ -42,6 +42,8 @@ export class ServiceApi {
   /** See LocalApi. */
   readonly call: HttpApi["call"] = async (...given) => (await this.open()).call(...given);
   /** See LocalApi. */
+  readonly perform: HttpApi["perform"] = async (...given) => (await this.open()).perform(...given);
+  /** See LocalApi. */
   readonly fetch: HttpApi["fetch"] = async (...given) => (await this.open()).fetch(...given);
   /** See LocalApi. */
   readonly follow: HttpApi["follow"] = async (...given) => (await this.open()).follow(...given);
@@ -51,9 +53,8 @@ export class ServiceApi {
   }
 
   async #open(): Promise<OpenedApi> {
-    const [{ createHttpApi }, { joinKeys }, { Tickets }, { CreatedKeys }] = await Promise.all([
+    const [{ createHttpApi, joinKeys }, { Tickets }, { CreatedKeys }] = await Promise.all([
       import("../http/app.ts"),
-      import("../http/edge/access.ts"),
       import("../config/keys.ts"),
       import("../store/keys/ring.ts"),
     ]);

@@ -26,8 +26,8 @@ import {
 import { Console } from "./console/console.ts";
 import type { HttpDeps } from "./deps.ts";
 import { Cors } from "./edge/access.ts";
-import { type Edge, type Handler, checkSource, requestIdOf, serve } from "./edge/serve.ts";
-import { createLocalCalls, type LocalApi } from "./local.ts";
+import { type Edge, type Handler, answering, checkSource, requestIdOf } from "./edge/serve.ts";
+import { createLocalCalls, createPerform, type LocalApi } from "./local.ts";
 import { getDetailedHealth } from "./meta/health.ts";
 import { type Handlers, onDemand, type Shared } from "./on-demand.ts";
 import {
@@ -41,7 +41,11 @@ import { resolveRunApproval, steerRun, stopRun } from "./runs/control.ts";
 import { createRun } from "./runs/create.ts";
 import { streamRunEvents } from "./runs/events.ts";
 import { getRun, listRuns, RunSubscribers } from "./runs/read.ts";
-import { operations, type OperationId } from "../../generated/http/server.gen.ts";
+import { aliases, operations, type OperationId } from "../../generated/http/server.gen.ts";
+import type { Alias } from "./aliases.ts";
+
+// Exported here too: the start then loads one file less.
+export { joinKeys } from "./edge/access.ts";
 
 /** The HTTP API, and the same operations for callers inside the process. */
 export interface HttpApi extends LocalApi {
@@ -58,10 +62,12 @@ export function createHttpApi(deps: HttpDeps): HttpApi {
   const logs = new LogRing();
   deps.log.copyTo?.(logs.write);
   const subscribers = new RunSubscribers(deps.settings.maxSubscribersPerRun);
-  bindHttp(app, deps, { subscribers, streams, logs, console: new Console(deps) });
+  const shared: Shared = { subscribers, streams, logs, console: new Console(deps) };
+  bindHttp(app, deps, shared);
   return {
     app,
     ...createLocalCalls((request) => app.fetch(request)),
+    perform: createPerform(handlers, deps, shared),
     follow: (filter, caller, signal) => followFeed({ filter, caller, signal }, deps, streams),
   };
 }
@@ -126,16 +132,37 @@ function bindHttp(app: H3, deps: HttpDeps, shared: Shared): void {
     const names = operation.method === "GET" && !operation.sse ? ["GET", "HEAD"] : [operation.method];
     methods.set(route, [...(methods.get(route) ?? []), ...names]);
     const bound = { ...edge, id, operation, handler: handlers[id] as Handler };
+    const serve = answering(bound);
     const answer =
       id === "getRoot"
-        ? async (event: H3Event) => (await console.root(event, fallback)) ?? serve(event, bound)
-        : (event: H3Event) => serve(event, bound);
+        ? async (event: H3Event) => (await console.root(event, fallback)) ?? serve(event)
+        : serve;
     for (const name of names) app.on(name as "GET", route, answer);
   }
   console.mount(app, fallback);
+  for (const alias of aliases) {
+    const route = alias.route.replace(/\{([^}]+)\}/g, ":$1");
+    methods.set(route, [...(methods.get(route) ?? []), alias.method]);
+    app.on(alias.method, route, (event) => serveAlias(event, alias, { app, edge }));
+  }
   for (const route of UNSUPPORTED_ROUTES) app.all(route, (event) => refuse(event, edge, wrongPath));
   for (const [route, names] of methods) app.all(route, (event) => refuse(event, edge, wrongMethod(names)));
   app.all("/**", (event) => refuse(event, edge, wrongPath));
+}
+
+/** Answers in the format of another agent. Its module loads with the first such request. */
+async function serveAlias(
+  event: H3Event,
+  alias: Alias,
+  { app, edge: { deps, cors } }: { readonly app: H3; readonly edge: Edge },
+): Promise<Response> {
+  try {
+    const { answerAlias } = await import("./aliases.ts");
+    return await answerAlias(event, alias, { deps, call: (request) => app.fetch(request) });
+  } catch (error) {
+    const headers = { "x-request-id": requestIdOf(event), ...cors.headers(event.req.headers) };
+    return errorAnswer(error, headers);
+  }
 }
 
 /** Paths of OpenAI's API that would otherwise match a path of this one. */

@@ -1,4 +1,4 @@
-/** Claims on once-only work, leases on rows, and the processes that own them. Touches the machine: host name and process table. */
+/** Claims on once-only work, and the processes that own claims and leases. Touches the machine: host name and process table. */
 import { hostname } from "node:os";
 import process from "node:process";
 import type { LedgerRow } from "./schema/tables.ts";
@@ -102,19 +102,6 @@ export function createLedger(owner: string): Ledger {
       return row && row.expires_at > tx.nowMs ? row : undefined;
     },
   };
-}
-
-// Leases on rows
-
-/** The columns of a row without a lease. */
-export const UNLEASED = { lease_owner: null, lease_until: 0 } as const;
-
-/**
- * Returns the columns of a row that `owner` leases for `leaseMs` from now. Set them together with what else changes in the
- * row: a lease needs no statement of its own.
- */
-export function leaseFor({ nowMs }: Pick<Tx, "nowMs">, owner: string, leaseMs: number) {
-  return { lease_owner: owner, lease_until: nowMs + leaseMs };
 }
 
 // Owners

@@ -33,7 +33,7 @@ test("a denied approval reaches the agent, and the command does not run", async 
     .waitFor();
 });
 
-test("an approval that nobody answers expires, and the page says so", async () => {
+test("an approval without an answer expires, and the page says so", async () => {
   await using shown = await startConsole({ config: { approvals: { timeout_seconds: 2 } } });
   const page = await shown.open();
   await send(page, "run: rm -rf ./some-folder");

@@ -19,7 +19,7 @@ const { PATH = "", HOME = "" } = process.env;
 
 test("a home's MCP servers, skills, context files and commands are the agent's", async (t) => {
   const home = await mkdtemp(join(tmpdir(), "agentd-home-"));
-  const database = await createTestDatabase();
+  const database = await createTestDatabase({ bare: true });
   t.after(async () => {
     await database.drop();
     await rm(home, { recursive: true, force: true });

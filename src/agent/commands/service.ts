@@ -160,23 +160,6 @@ function withArguments(text: string, args: string): string {
   return args === "" ? text : `${text}\n\n${args}`;
 }
 
-/** Returns a command for each skill that asks the agent to load it. */
-export function skillCommands(
-  skills: readonly { readonly name: string; readonly description: string }[],
-): readonly Command[] {
-  return skills.map(({ name, description }) => ({
-    name,
-    description,
-    category: "Skills",
-    hint: "[task]",
-    run: async ({ args }) => ({
-      type: "skill",
-      name,
-      message: `Load the skill ${name} with the skill tool and follow it.${args === "" ? "" : ` Task: ${args}`}`,
-    }),
-  }));
-}
-
 const TIMEOUT_MS = 30_000;
 const MAX_OUTPUT_BYTES = 4_000;
 

@@ -1,10 +1,10 @@
 import type { RunUsage } from "../../../generated/http/client/types.gen.ts";
 import { formatUsd } from "../usage/usage.ts";
 import { shorten, createSessionId } from "../../base/text.ts";
-import { textOf, type Message } from "../engine.ts";
+import { textOf, isSummary, loadContext } from "../session/transcript.ts";
+import type { Message } from "../engine.ts";
 import { parseModel } from "../model.ts";
 import { readTranscript } from "../session/queries.ts";
-import { isSummary, loadContext } from "../session/transcript.ts";
 import type { SessionRow } from "../../store/schema/tables.ts";
 import { type Agent, type Command, sessionOf, shown, usage } from "../agent.ts";
 import { estimateTokens } from "../engines/turn.ts";

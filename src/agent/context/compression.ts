@@ -5,16 +5,22 @@ import {
   type Engine,
   type TurnPorts,
   type Message,
-  textOf,
   type UserMessage,
   completeOnce,
   type NumberedMessage,
 } from "../engine.ts";
+import {
+  textOf,
+  addMessages,
+  contextStart,
+  isSummary,
+  loadContext,
+  numberContext,
+} from "../session/transcript.ts";
 import type { ModelRef } from "../model.ts";
 import { type Usage, zeroUsage } from "../usage/usage.ts";
 import { estimateTokens } from "../engines/turn.ts";
 import { runEvent } from "../run/event.ts";
-import { addMessages, contextStart, isSummary, loadContext, numberContext } from "../session/transcript.ts";
 
 export type CompressionReason = "requested" | "near_limit" | "overflow";
 

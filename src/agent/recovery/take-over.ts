@@ -1,5 +1,5 @@
 /** Takes over sessions whose process or run has ended, inside one transaction. */
-import { leaseFor, UNLEASED } from "../../store/leases.ts";
+import { leaseFor, UNLEASED } from "../../store/tx/tx.ts";
 import type { RunUsage } from "../../../generated/http/client/types.gen.ts";
 import type { Store, Tx } from "../../store/store.ts";
 import type { RunRow, SessionRow } from "../../store/schema/tables.ts";

@@ -1,6 +1,5 @@
 /** Lists of runs, and what triggered them. */
 import type { Store } from "../../store/store.ts";
-import { firstIdAt } from "../../base/text.ts";
 import { isFinalStatus, type FinalStatus, type RunStatus } from "./run.ts";
 
 type Reader = Pick<Store, "read">;
@@ -76,8 +75,8 @@ function filtered(store: Reader, page: RunPage): RunQuery {
   if (owner !== undefined) runs = runs.where("owner", "=", owner);
   if (sessionId !== undefined) runs = runs.where("session_id", "=", sessionId);
   if (page.after !== undefined) runs = runs.where("id", "<", page.after);
-  if (page.toMs !== undefined) runs = runs.where("id", "<", firstIdAt("run", page.toMs));
-  if (page.fromMs !== undefined) runs = runs.where("id", ">=", firstIdAt("run", page.fromMs));
+  if (page.toMs !== undefined) runs = runs.where("created_at", "<", page.toMs);
+  if (page.fromMs !== undefined) runs = runs.where("created_at", ">=", page.fromMs);
   if (kinds !== undefined) runs = runs.where("kind", "in", kinds);
   if (models !== undefined) runs = runs.where("model", "in", models);
   if (keys !== undefined) runs = runs.where("key", "in", keys);

@@ -12,7 +12,7 @@ import {
 } from "./run.ts";
 import { redact } from "../../base/observe.ts";
 import { headOf } from "../../base/text.ts";
-import { textOf } from "../engine.ts";
+import { textOf } from "../session/transcript.ts";
 
 type Reader = Pick<Store, "read">;
 

@@ -5,14 +5,8 @@ import { ServiceError } from "../../base/errors.ts";
 import { columnsOf } from "../../store/tx/tx.ts";
 import { type QuestionRow, type RunRow, type SessionRow } from "../../store/schema/tables.ts";
 import type { Store, Tx } from "../../store/store.ts";
-import {
-  type ModelSettings,
-  type OutputFormat,
-  type ToolChoice,
-  type ToolSpec,
-  type Message,
-  textOf,
-} from "../engine.ts";
+import type { ModelSettings, OutputFormat, ToolChoice, ToolSpec, Message } from "../engine.ts";
+import { textOf } from "../session/transcript.ts";
 import type { Usage } from "../usage/usage.ts";
 import type { ModelRef } from "../model.ts";
 import { toApprovalRequest } from "../question/question.ts";

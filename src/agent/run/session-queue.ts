@@ -1,6 +1,6 @@
 /** Which run may start: the queue of each session, the sessions alive in this process, and the limit of runs. */
 import { ServiceError } from "../../base/errors.ts";
-import { leaseFor, UNLEASED } from "../../store/leases.ts";
+import { leaseFor, UNLEASED } from "../../store/tx/tx.ts";
 import type { Store, Tx } from "../../store/store.ts";
 import type { RunRow, SessionRow } from "../../store/schema/tables.ts";
 import { runEvent } from "./event.ts";

@@ -1,7 +1,7 @@
 /** Changes of what people set of a session. */
 import type { SessionEventData } from "../run/event.ts";
 import { ServiceError } from "../../base/errors.ts";
-import { headOf } from "../../base/text.ts";
+import { freeTitle, titleTaken } from "./titles.ts";
 import type { SessionRow } from "../../store/schema/tables.ts";
 import type { Tx } from "../../store/store.ts";
 import { changeSettings, sessionNotFound } from "./session.ts";
@@ -19,11 +19,6 @@ export interface SessionChange {
   readonly model?: string | null;
   readonly reasoningEffort?: string | null;
   readonly cwd?: string | null;
-}
-
-export function titleTaken(title: string): ServiceError {
-  const what = `Another branch of this session is named ${JSON.stringify(title)}.`;
-  return new ServiceError("invalid_title", what, { param: "title" });
 }
 
 export function busy(): ServiceError {
@@ -62,39 +57,6 @@ export async function changeSession(
   await changeSettings(tx, id, { reasoningEffort: reasoningEffort ?? undefined });
   return { ...set, reasoning_effort: reasoningEffort };
 }
-
-export const MAX_TITLE_CHARACTERS = 120;
-
-/** Returns `wanted`, or, when another branch of the session has it, adds the next free number: `name #2`. */
-export async function freeTitle(
-  tx: Tx,
-  session: Pick<SessionRow, "id" | "root_id">,
-  wanted: string,
-): Promise<string> {
-  const root = session.root_id ?? session.id;
-  const rows = await tx.db
-    .selectFrom("sessions")
-    .select("title")
-    .where((is) => is.or([is("id", "=", root), is("root_id", "=", root)]))
-    .where("id", "!=", session.id)
-    .where("title", "is not", null)
-    .execute();
-  const taken = new Set(rows.map(({ title }) => title));
-  if (!taken.has(wanted)) return wanted;
-  const stem = wanted.replace(/ #\d+$/, "");
-  for (let number = 2; number <= MAX_NUMBER; number++) {
-    const suffix = ` #${number}`;
-    const next = `${headOf(stem, MAX_TITLE_CHARACTERS - suffix.length)}${suffix}`;
-    if (!taken.has(next)) return next;
-  }
-  throw new ServiceError(
-    "invalid_title",
-    `Too many branches are named ${JSON.stringify(stem)}. Choose another title.`,
-  );
-}
-
-/** Highest number of a title; a thousand branches with one title are not an accident. */
-const MAX_NUMBER = 1_000;
 
 /** What an undo removed: the number of messages, and the text of the oldest prompt among them. */
 export interface Undone {

@@ -2,9 +2,8 @@
 import type { Todo } from "../../../generated/http/client/types.gen.ts";
 import { ServiceError } from "../../base/errors.ts";
 import { sha256, createSessionId, isSessionId } from "../../base/text.ts";
-import { leaseFor, UNLEASED } from "../../store/leases.ts";
+import { leaseFor, UNLEASED, lockName } from "../../store/tx/tx.ts";
 import type { Store, Tx } from "../../store/store.ts";
-import { lockName } from "../../store/tx/tx.ts";
 import type { SessionRow } from "../../store/schema/tables.ts";
 import type { TodoList, FileAccess, Tool, SessionVariables } from "../tool/tool.ts";
 import type { Clock } from "../../base/time.ts";

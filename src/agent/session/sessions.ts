@@ -8,17 +8,16 @@ import { sessionEvent, type SessionEventData } from "../run/event.ts";
 import {
   busy,
   changeSession,
-  freeTitle,
-  MAX_TITLE_CHARACTERS,
-  titleTaken,
   type BranchOptions,
   type ChangeOptions,
   type SessionChange,
   type Undone,
 } from "./change.ts";
+import { freeTitle, titleTaken, cleanTitle } from "./titles.ts";
 import { listSessionRows, listSessions } from "./list.ts";
 import type { ListOptions, SessionPage, Reader } from "./queries.ts";
-import { textOf, type Message, type NumberedMessage } from "../engine.ts";
+import { textOf } from "./transcript.ts";
+import type { Message, NumberedMessage } from "../engine.ts";
 import {
   type SessionMode,
   changeSettings,
@@ -437,32 +436,6 @@ export async function removeTurn(
     .executeTakeFirst();
   await store.journal.append(tx, id, [sessionEvent("session.undone", { removed: Number(numDeletedRows) })]);
 }
-
-/** Returns a title as it is stored: one line, trimmed. ServiceError `invalid_title` when it is empty or too long. */
-export function cleanTitle(title: string): string {
-  const clean = oneLine(title);
-  if (clean === "") throw new ServiceError("invalid_title", "title must not be empty.", { param: "title" });
-  if (clean.length > MAX_TITLE_CHARACTERS) {
-    throw new ServiceError(
-      "invalid_title",
-      `title has ${clean.length} characters; the limit is ${MAX_TITLE_CHARACTERS}.`,
-      { param: "title" },
-    );
-  }
-  return clean;
-}
-
-/**
- * Returns the text on one line, without control characters, direction marks and invisible characters, which would garble
- * lists of titles. Keeps the joiners, which some scripts and emoji need.
- */
-export function oneLine(text: string): string {
-  return text.replace(INVISIBLE, "").replace(BREAKS, " ").trim();
-}
-
-const INVISIBLE = /[\u00ad\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff]/g;
-// oxlint-disable-next-line no-control-regex -- control characters are what it looks for
-const BREAKS = /[\s\u0000-\u001f\u007f-\u009f]+/g;
 
 /** A `tool.started` or `tool.completed` event of a run. */
 export interface ToolEvent {

@@ -1,12 +1,14 @@
+/** Titles of sessions: how they are written, and how sessions without one get theirs. */
+import { ServiceError } from "../../base/errors.ts";
 import { headOf } from "../../base/text.ts";
 import { redact } from "../../base/observe.ts";
-import type { RunRow } from "../../store/schema/tables.ts";
-import { completeOnce, textOf, type Message } from "../engine.ts";
+import type { RunRow, SessionRow } from "../../store/schema/tables.ts";
+import type { Tx } from "../../store/store.ts";
+import { completeOnce, type Message } from "../engine.ts";
+import { textOf } from "./transcript.ts";
 import { parseModel, DEMO_MODEL } from "../model.ts";
 import type { AgentDeps } from "../deps.ts";
 import { outputOf } from "../run/run.ts";
-import { MAX_TITLE_CHARACTERS } from "./change.ts";
-import { oneLine } from "./sessions.ts";
 
 /** Sources where people pick conversations by title; the others use the start of the prompt. */
 const CONVERSATIONAL = new Set(["tui", "acp", "cli", "chat", "embed"]);
@@ -150,4 +152,70 @@ export function titleFromPrompt(prompt: string): string {
   const cut = headOf(line, PROMPT_TITLE_CHARACTERS);
   const space = cut.lastIndexOf(" ");
   return `${space > PROMPT_TITLE_CHARACTERS / 2 ? cut.slice(0, space) : cut}...`;
+}
+
+// Titles that people or branches give
+
+/** Returns a title as it is stored: one line, trimmed. ServiceError `invalid_title` when it is empty or too long. */
+export function cleanTitle(title: string): string {
+  const clean = oneLine(title);
+  if (clean === "") throw new ServiceError("invalid_title", "title must not be empty.", { param: "title" });
+  if (clean.length > MAX_TITLE_CHARACTERS) {
+    throw new ServiceError(
+      "invalid_title",
+      `title has ${clean.length} characters; the limit is ${MAX_TITLE_CHARACTERS}.`,
+      { param: "title" },
+    );
+  }
+  return clean;
+}
+
+/**
+ * Returns the text on one line, without control characters, direction marks and invisible characters, which would garble
+ * lists of titles. Keeps the joiners, which some scripts and emoji need.
+ */
+export function oneLine(text: string): string {
+  return text.replace(INVISIBLE, "").replace(BREAKS, " ").trim();
+}
+
+const INVISIBLE = /[\u00ad\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff]/g;
+// oxlint-disable-next-line no-control-regex -- control characters are what it looks for
+const BREAKS = /[\s\u0000-\u001f\u007f-\u009f]+/g;
+
+export const MAX_TITLE_CHARACTERS = 120;
+
+/** Returns `wanted`, or, when another branch of the session has it, adds the next free number: `name #2`. */
+export async function freeTitle(
+  tx: Tx,
+  session: Pick<SessionRow, "id" | "root_id">,
+  wanted: string,
+): Promise<string> {
+  const root = session.root_id ?? session.id;
+  const rows = await tx.db
+    .selectFrom("sessions")
+    .select("title")
+    .where((is) => is.or([is("id", "=", root), is("root_id", "=", root)]))
+    .where("id", "!=", session.id)
+    .where("title", "is not", null)
+    .execute();
+  const taken = new Set(rows.map(({ title }) => title));
+  if (!taken.has(wanted)) return wanted;
+  const stem = wanted.replace(/ #\d+$/, "");
+  for (let number = 2; number <= MAX_NUMBER; number++) {
+    const suffix = ` #${number}`;
+    const next = `${headOf(stem, MAX_TITLE_CHARACTERS - suffix.length)}${suffix}`;
+    if (!taken.has(next)) return next;
+  }
+  throw new ServiceError(
+    "invalid_title",
+    `Too many branches are named ${JSON.stringify(stem)}. Choose another title.`,
+  );
+}
+
+/** Highest number of a title; a thousand branches with one title are not an accident. */
+const MAX_NUMBER = 1_000;
+
+export function titleTaken(title: string): ServiceError {
+  const what = `Another branch of this session is named ${JSON.stringify(title)}.`;
+  return new ServiceError("invalid_title", what, { param: "title" });
 }

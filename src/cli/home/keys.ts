@@ -1,37 +1,41 @@
-/** `agentd keys`: the API keys in the database of the home. */
+/** `agentd keys`: the API keys of the home, or of a server. */
 import { defineCommand } from "citty";
 import { ServiceError } from "../../base/errors.ts";
-import { loadConfig, requireValid } from "../../config/config.ts";
-import { createKeyRing } from "../../config/keys.ts";
-import { configuredKeyEntry, keyEntry, type KeyEntry } from "../../store/keys/format.ts";
-import type { ApiKeys, MadeKey } from "../../store/keys/keys.ts";
+import type { ApiKey, ApiKeyList, KeyScope } from "../../client/http.ts";
+import { withApi, type Api } from "../kit/api.ts";
 import { UsageError } from "../kit/arguments.ts";
-import { currentContext } from "../kit/context.ts";
-import { findDatabase, noDatabase, withDatabase } from "../kit/database.ts";
+import { defineApiCommand } from "../kit/command.ts";
 import { toTime } from "../kit/duration.ts";
 import { commaList, jsonOption, requiredArgument, switchOption, textOption } from "../kit/options.ts";
 import { listTime, print, printData, printJson, printTable, warn } from "../kit/output.ts";
 
-const SCOPES = ["chat", "runs", "approvals", "sessions", "jobs", "webhooks", "messages", "read", "admin"];
-const MAX_ROWS = 2_000;
+const SCOPES: readonly KeyScope[] = [
+  "chat",
+  "runs",
+  "approvals",
+  "sessions",
+  "jobs",
+  "webhooks",
+  "messages",
+  "read",
+  "admin",
+];
+/** Keys of one request. */
+const PAGE = 100;
 const DEFAULT_KEEP_SECONDS = 300;
-/** Author of changes made here. */
-const ACTOR = "cli";
 
-const list = defineCommand({
+const list = defineApiCommand({
   meta: {
     name: "list",
     description: "List API keys: created ones, newest first, then those of the configuration",
   },
   args: { all: switchOption("Also list revoked keys"), json: jsonOption },
   async run({ args }) {
-    await withKeys(async (keys, configured) => {
-      const nowMs = Date.now();
-      const statuses = [...(["active", "expired"] as const), ...(args.all ? (["revoked"] as const) : [])];
-      const created = await keys.list({ statuses, limit: MAX_ROWS }, nowMs);
-      const shown = [...created.map((row) => keyEntry(row, nowMs)), ...configured];
+    await withApi(async (api) => {
+      const shown = await listKeys(api, args.all ? ["active", "expired", "revoked"] : ["active", "expired"]);
       if (args.json) return printJson(shown);
       if (shown.length === 0) return warn("No keys.");
+      const nowMs = Date.now();
       printTable(
         ["NAME", "OWNER", "SCOPES", "STATUS", "LAST USED", "ID"],
         shown.map((key) => [
@@ -47,7 +51,7 @@ const list = defineCommand({
   },
 });
 
-const create = defineCommand({
+const create = defineApiCommand({
   meta: { name: "create", description: "Create an API key and print its value, once" },
   args: {
     name: requiredArgument("Name of the key: letters, digits, `.`, `_` and `-`"),
@@ -65,41 +69,35 @@ const create = defineCommand({
       throw new UsageError(
         "<name> must begin with a letter or digit, and have at most 64 letters, digits, `.`, `_` and `-`.",
       );
-    const scopes = [...new Set(commaList(args.scopes))];
-    const unknown = scopes.find((scope) => !SCOPES.includes(scope));
-    if (unknown !== undefined || scopes.length === 0)
-      throw new UsageError(`--scopes must name some of ${SCOPES.join(", ")}.`);
-    await withKeys(async (keys) => {
-      const made = await keys.create(
-        {
-          name,
-          owner: args.owner ?? name,
-          scopes,
-          rateLimitRpm: toCount(args["rate-limit"], "rate-limit"),
-          maxConcurrentRuns: toCount(args["max-runs"], "max-runs"),
-          dayBudgetUsd: toDollars(args["day-budget"]),
-          expiresAtMs: args.expires === undefined ? null : toFuture(args.expires),
-        },
-        { actor: ACTOR },
-      );
-      printMade(made, args.json);
-    });
+    const body = {
+      name,
+      owner: args.owner ?? name,
+      scopes: [...new Set(commaList(args.scopes).map(toScope))],
+      rate_limit_rpm: toCount(args["rate-limit"], "rate-limit"),
+      max_concurrent_runs: toCount(args["max-runs"], "max-runs"),
+      day_budget_usd: toDollars(args["day-budget"]),
+      expires_at: args.expires === undefined ? null : toFuture(args.expires) / 1000,
+    };
+    if (body.scopes.length === 0) throw new UsageError(`--scopes must name some of ${SCOPES.join(", ")}.`);
+    const { data: made } = await withApi(({ client }) => client.createKey({ body }));
+    printMade(made, args.json);
   },
 });
 
-const revoke = defineCommand({
+const revoke = defineApiCommand({
   meta: { name: "revoke", description: "Revoke an API key. Its streams and sockets end within five seconds" },
   args: { key: requiredArgument("Name or id of the key"), json: jsonOption },
   async run({ args }) {
-    await withKeys(async (keys) => {
-      const { id, name } = await keys.revoke(await idOf(keys, args.key), { actor: ACTOR });
-      if (args.json) printJson({ id, object: "agent.key", deleted: true });
+    await withApi(async (api) => {
+      const { id, name } = await findKey(api, args.key);
+      const { data: revoked } = await api.client.deleteKey({ path: { key_id: id } });
+      if (args.json) printJson(revoked);
       else print(`revoked ${name}`);
     });
   },
 });
 
-const rotate = defineCommand({
+const rotate = defineApiCommand({
   meta: { name: "rotate", description: "Replace the value of an API key and print the new one, once" },
   args: {
     key: requiredArgument("Name or id of the key"),
@@ -108,9 +106,10 @@ const rotate = defineCommand({
   },
   async run({ args }) {
     const keepSeconds = args.keep === "0" ? 0 : (toCount(args.keep, "keep") ?? DEFAULT_KEEP_SECONDS);
-    await withKeys(async (keys) => {
-      const made = await keys.rotate(await idOf(keys, args.key), keepSeconds * 1000, { actor: ACTOR });
-      printMade(made, args.json);
+    await withApi(async (api) => {
+      const { id } = await findKey(api, args.key);
+      const body = { expire_previous_seconds: keepSeconds };
+      printMade((await api.client.rotateKey({ path: { key_id: id }, body })).data, args.json);
     });
   },
 });
@@ -120,38 +119,36 @@ export const keysCommand = defineCommand({
   subCommands: { list, create, revoke, rotate },
 });
 
-async function withKeys(
-  work: (keys: ApiKeys, configured: readonly KeyEntry[]) => Promise<void>,
-): Promise<void> {
-  const loaded = await loadConfig(currentContext());
-  const config = requireValid(loaded);
-  const { key, keys } = config.api_server;
-  const hasKey = key !== undefined || keys.length > 0;
-  const ring = hasKey ? createKeyRing(config, { env: loaded.env }) : undefined;
-  if (ring && !ring.required) {
-    const what = "The server requires no API key (INSECURE_NO_AUTH). Set api_server.key to a real key first.";
-    throw new ServiceError("auth_required", what);
+async function listKeys({ client }: Api, status: ApiKey["status"][]): Promise<readonly ApiKey[]> {
+  const keys: ApiKey[] = [];
+  for (let after: string | undefined; ;) {
+    const query = { status, limit: PAGE, ...(after === undefined ? {} : { after }) };
+    const page: ApiKeyList = (await client.listKeys({ query })).data;
+    keys.push(...page.data);
+    if (!page.has_more || page.last_id === null) return keys;
+    after = page.last_id;
   }
-  const holders = ring?.holders ?? [];
-  const database = await findDatabase();
-  if (!database.exists) throw new ServiceError("not_found", noDatabase(database.location));
-  const { ApiKeys } = await import("../../store/keys/keys.ts");
-  await withDatabase(database, (store) =>
-    work(
-      new ApiKeys({ store, configured: holders }),
-      holders.map((each) => configuredKeyEntry(each)),
-    ),
-  );
 }
 
-async function idOf(keys: ApiKeys, text: string): Promise<string> {
-  return text.startsWith("key_") || text.startsWith("config:") ? text : (await keys.named(text)).id;
+/** Returns the key with this id or name. ServiceError `key_not_found`. */
+async function findKey(api: Api, ref: string): Promise<Pick<ApiKey, "id" | "name">> {
+  const keys = await listKeys(api, ["active", "expired"]);
+  const found = keys.find(({ id, name }) => id === ref || name === ref);
+  if (found) return found;
+  const what = `Key ${JSON.stringify(ref)} does not exist. \`agentd keys list\` lists them.`;
+  throw new ServiceError("key_not_found", what);
 }
 
-function printMade({ row, secret }: MadeKey, isJson: boolean | undefined): void {
-  if (isJson) return printJson({ ...keyEntry(row, Date.now()), key: secret });
-  warn(`The value of ${row.name} is shown only now. Keep it secret.`);
-  printData(secret);
+function printMade(made: ApiKey, isJson: boolean | undefined): void {
+  if (isJson) return printJson(made);
+  warn(`The value of ${made.name} is shown only now. Keep it secret.`);
+  printData(made.key ?? "");
+}
+
+function toScope(text: string): KeyScope {
+  const scope = SCOPES.find((each) => each === text);
+  if (scope) return scope;
+  throw new UsageError(`--scopes must name some of ${SCOPES.join(", ")}.`);
 }
 
 function toDollars(text: string | undefined): number | null {

@@ -7,6 +7,7 @@ import {
   type AgentClient,
 } from "../../client/http.ts";
 import { ServiceError, type ErrorCode } from "../../base/errors.ts";
+import { redact } from "../../base/observe.ts";
 import { currentContext } from "./context.ts";
 import { noDatabase } from "./database.ts";
 import { warn } from "./output.ts";
@@ -46,20 +47,47 @@ export async function withApi<T>(work: (api: Api) => Promise<T>): Promise<T> {
 async function locally<T>(work: (api: Api) => Promise<T>): Promise<T> {
   const { CommandApi } = await import("../../app/command-api.ts");
   const api = await CommandApi.open(currentContext());
-  let isFirst = true;
   const answer = async (...given: Parameters<typeof fetch>) => {
-    const request = new Request(...given);
-    if (isFirst && request.method === "GET") await warnWithoutDatabase(api);
-    isFirst = false;
-    return api.fetch(request);
+    await warnOnce();
+    return api.fetch(new Request(...given));
   };
+  let warned: Promise<void> | undefined;
+  const warnOnce = () => (warned ??= warnWithoutDatabase(api));
   const server = { baseUrl: "http://localhost", fetch: answer };
   const ownedBy = (owner: string) => ({ "X-Agent-Owner": owner });
+  const client = localClient(async (call) => {
+    if (/^(get|list)/.test(call.operation)) await warnOnce();
+    return api.perform(call);
+  });
   try {
-    return await work({ client: createAgentClient(server), server, anyOwner: ownedBy("*"), ownedBy });
+    return await work({ client, server, anyOwner: ownedBy("*"), ownedBy });
   } finally {
     await api.close();
   }
+}
+
+/** Returns a client whose calls are performed in this process, with the results and errors of the client of a server. */
+function localClient(perform: CommandApi["perform"]): AgentClient {
+  const call = async (operation: string, options: object = {}) => {
+    try {
+      const { body, raw, headers } = await perform({ ...options, operation });
+      const data: unknown = raw === undefined ? JSON.parse(JSON.stringify(body ?? null)) : raw;
+      return { data, response: { headers: { get: (name: string) => headers?.[name] ?? null } } };
+    } catch (error) {
+      throw error instanceof ServiceError ? toApiError(error) : error;
+    }
+  };
+  const methods: ProxyHandler<object> = {
+    get: (_, name) => (options?: object) => call(String(name), options),
+  };
+  return new Proxy({}, methods) as AgentClient;
+}
+
+function toApiError(error: ServiceError): AgentApiError {
+  const { message, row, param = null, details } = error;
+  const code = row.wire ?? error.code;
+  const body = { code, message, type: row.type, param, ...(details === undefined ? {} : { details }) };
+  return new AgentApiError(row.http, body);
 }
 
 async function warnWithoutDatabase(api: CommandApi): Promise<void> {
@@ -85,7 +113,7 @@ function unreachable(error: AgentConnectionError, { url, context }: RemoteTarget
 
 function refused(error: AgentApiError, target: RemoteTarget | undefined): ServiceError {
   if (target === undefined || (error.status !== 401 && error.code !== "unknown_error"))
-    return new ServiceError(error.code as ErrorCode, error.message, { cause: error });
+    return new ServiceError(error.code as ErrorCode, redact(error.message), { cause: error });
   return error.status === 401 ? wrongKey(error, target) : foreign(target, error);
 }
 

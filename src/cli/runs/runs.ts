@@ -1,10 +1,11 @@
-/** `agentd runs`: the runs of the gateway on this machine, over its HTTP API. */
+/** `agentd runs`: the runs of the home, or of a server. */
 import process from "node:process";
 import { defineCommand } from "citty";
 import type { ApprovalBody, Run, RunEvent } from "../../client/http.ts";
 import { EXIT_FAILURE } from "../chat/run.ts";
 import { UsageError } from "../kit/arguments.ts";
-import { gatewayPortOption, withGateway } from "../kit/local-gateway.ts";
+import { withApi } from "../kit/api.ts";
+import { defineApiCommand } from "../kit/command.ts";
 import {
   jsonOption,
   limitOption,
@@ -31,10 +32,10 @@ const STATUSES: readonly Run["status"][] = [
 
 const run = requiredArgument("Id of the run (run_...)");
 const request = textOption("id", "Id of the question. Default: the oldest one");
-const common = { port: gatewayPortOption, json: jsonOption };
+const common = { json: jsonOption };
 
-const list = defineCommand({
-  meta: { name: "list", description: "List the runs of this home's key, newest first" },
+const list = defineApiCommand({
+  meta: { name: "list", description: "List the runs, newest first" },
   args: {
     status: { type: "enum", options: [...STATUSES], valueHint: "status", description: "Filter by status" },
     session: textOption("id", "Filter by session"),
@@ -50,7 +51,7 @@ const list = defineCommand({
       ...(args.session === undefined ? {} : { session_id: args.session }),
       ...(args.after === undefined ? {} : { after: args.after }),
     };
-    const { data: page } = await withGateway(args.port, (client) => client.listRuns({ query }));
+    const { data: page } = await withApi(({ client }) => client.listRuns({ query }));
     const next = page.has_more ? page.last_id : null;
     if (args.json) return printJson({ runs: page.data, next_after: next });
     const nowMs = Date.now();
@@ -62,18 +63,18 @@ const list = defineCommand({
   },
 });
 
-const show = defineCommand({
+const show = defineApiCommand({
   meta: { name: "show", description: "Show a run: its state, its open questions, its output or its error" },
   args: { run, ...common },
   async run({ args }) {
     const path = { run_id: args.run };
-    const { data } = await withGateway(args.port, (client) => client.getRun({ path }));
+    const { data } = await withApi(({ client }) => client.getRun({ path }));
     if (args.json) printJson(data);
     else print(runText(data, Date.now()));
   },
 });
 
-const follow = defineCommand({
+const follow = defineApiCommand({
   meta: {
     name: "follow",
     description:
@@ -82,15 +83,14 @@ const follow = defineCommand({
   args: {
     run,
     after: textOption("number", "Start after the event with this number"),
-    port: gatewayPortOption,
     json: switchOption("Print each event as a line of JSON"),
   },
   async run({ args }) {
     const after = toSequence(args.after);
     const { streamRunEvents } = await import("../../client/http.ts");
-    await withGateway(args.port, async (_client, gateway) => {
+    await withApi(async ({ server }) => {
       let last: RunEvent | undefined;
-      for await (const event of streamRunEvents(gateway, args.run, { after })) {
+      for await (const event of streamRunEvents(server, args.run, { after })) {
         if (args.json) process.stdout.write(`${JSON.stringify(event)}\n`);
         else printEvent(event);
         last = event;
@@ -100,7 +100,7 @@ const follow = defineCommand({
   },
 });
 
-const approve = defineCommand({
+const approve = defineApiCommand({
   meta: { name: "approve", description: "Approve a tool call of a run that waits for approval" },
   args: {
     run,
@@ -120,7 +120,7 @@ const approve = defineCommand({
   },
 });
 
-const deny = defineCommand({
+const deny = defineApiCommand({
   meta: { name: "deny", description: "Deny a tool call of a run that waits for approval" },
   args: {
     run,
@@ -134,13 +134,13 @@ const deny = defineCommand({
   },
 });
 
-const stop = defineCommand({
+const stop = defineApiCommand({
   meta: { name: "stop", description: "Stop a run. A queued run is cancelled at once" },
   args: { run, reason: textOption("text", "Reason, for the record"), ...common },
   async run({ args }) {
     const body = args.reason === undefined ? {} : { reason: args.reason };
     const path = { run_id: args.run };
-    const { data } = await withGateway(args.port, (client) => client.stopRun({ path, body }));
+    const { data } = await withApi(({ client }) => client.stopRun({ path, body }));
     if (args.json) return printJson(data);
     print(data.status === "stopping" ? `Stopping ${args.run}.` : `${args.run} is ${data.status}.`);
   },
@@ -149,7 +149,7 @@ const stop = defineCommand({
 export const runsCommand = defineCommand({
   meta: {
     name: "runs",
-    description: "List, show, follow, approve, deny and stop runs of the running gateway",
+    description: "List, show, follow, approve, deny and stop runs",
   },
   subCommands: { list, show, follow, approve, deny, stop },
 });
@@ -158,12 +158,11 @@ interface AnswerOptions {
   readonly run: string;
   readonly request?: string | undefined;
   readonly all?: boolean | undefined;
-  readonly port?: string | undefined;
   readonly json?: boolean | undefined;
 }
 
 async function answer(
-  { run: id, request: requestId, all, port, json }: AnswerOptions,
+  { run: id, request: requestId, all, json }: AnswerOptions,
   choice: Pick<ApprovalBody, "choice" | "reason">,
 ): Promise<void> {
   if (all && requestId !== undefined) throw new UsageError("Give either --request or --all.");
@@ -172,9 +171,7 @@ async function answer(
     ...(all ? { all } : {}),
     ...(requestId === undefined ? {} : { request_id: requestId }),
   };
-  const { data } = await withGateway(port, (client) =>
-    client.resolveRunApproval({ path: { run_id: id }, body }),
-  );
+  const { data } = await withApi(({ client }) => client.resolveRunApproval({ path: { run_id: id }, body }));
   if (json) return printJson(data);
   const what = data.resolved === 1 ? "1 tool call" : `${data.resolved} tool calls`;
   print(`${choice.choice === "deny" ? "Denied" : "Approved"} ${what} of ${id}.`);

@@ -1,13 +1,8 @@
 /** Formats sessions and messages as text, Markdown and JSON, a page at a time. */
 import { formatUsd } from "../../agent/usage/usage.ts";
 import { readTranscript } from "../../agent/session/queries.ts";
-import {
-  type NumberedMessage,
-  textOf,
-  type AssistantPart,
-  type Attachment,
-  type Message,
-} from "../../agent/engine.ts";
+import type { NumberedMessage, AssistantPart, Attachment, Message } from "../../agent/engine.ts";
+import { textOf } from "../../agent/session/transcript.ts";
 import type { RunUsage } from "../../../generated/http/client/types.gen.ts";
 import type { SessionRow } from "../../store/schema/tables.ts";
 import type { Store } from "../../store/store.ts";

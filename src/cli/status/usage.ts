@@ -1,18 +1,18 @@
 /** `agentd usage`: tokens and costs of the runs, by day or by what they are grouped by. */
-import { defineCommand } from "citty";
 import type { UsageBucket, UsageResult } from "../../client/http.ts";
 import { dayOf, formatUsd } from "../../agent/usage/usage.ts";
 import { USAGE_GROUPS } from "../../agent/usage/queries.ts";
-import { DAY_MS, daysBetween, readUsageBuckets, sumUsage } from "../../agent/usage/report.ts";
+import { DAY_MS, sumUsage } from "../../agent/usage/report.ts";
+import { withApi, type Api } from "../kit/api.ts";
+import { defineApiCommand } from "../kit/command.ts";
 import { UsageError } from "../kit/arguments.ts";
-import { findDatabase, noDatabase, withDatabase } from "../kit/database.ts";
 import { commaList, jsonOption, textOption } from "../kit/options.ts";
 import { print, printJson, printTable, warn } from "../kit/output.ts";
 
 const MAX_DAYS = 400;
 const DEFAULT_DAYS = 30;
 
-export const usageCommand = defineCommand({
+export const usageCommand = defineApiCommand({
   meta: { name: "usage", description: "Show the tokens and the cost of the runs of the last days (UTC)" },
   args: {
     days: textOption(
@@ -26,14 +26,8 @@ export const usageCommand = defineCommand({
   async run({ args }) {
     const count = toDays(args.days);
     const groupBy = commaList(args.by).map(toGroup);
-    const database = await findDatabase();
-    if (!database.exists) return warn(noDatabase(database.location));
-    const nowMs = Date.now();
-    const days = daysBetween({ fromMs: nowMs - (count - 1) * DAY_MS, toMs: nowMs + 1 }, count);
     const filter = args.owner === undefined ? {} : { owner: [args.owner] };
-    const buckets = await withDatabase(database, (store) =>
-      readUsageBuckets(store, days, { groupBy, filter }),
-    );
+    const buckets = await withApi((api) => readBuckets(api, count, { group_by: groupBy, ...filter }));
     if (args.json) return printJson({ object: "list", data: buckets });
     const lines = groupBy.length === 0 ? byDay(buckets) : byGroup(buckets, groupBy);
     const total = sumUsage(buckets.flatMap(({ results }) => results));
@@ -46,6 +40,30 @@ export const usageCommand = defineCommand({
     print(`Total cost: ${costText(total)}.`);
   },
 });
+
+/** Days of one request. */
+const PAGE = 100;
+
+async function readBuckets(
+  { client, anyOwner: headers }: Api,
+  days: number,
+  { group_by: groupBy, owner }: { readonly group_by: readonly Group[]; readonly owner?: string[] },
+): Promise<readonly UsageBucket[]> {
+  const from = String((Date.now() - (days - 1) * DAY_MS) / 1000);
+  const wanted = {
+    from,
+    ...(groupBy.length === 0 ? {} : { group_by: [...groupBy] }),
+    ...(owner === undefined ? {} : { owner }),
+  };
+  const buckets: UsageBucket[] = [];
+  for (let after: string | undefined; ;) {
+    const query = { ...wanted, limit: PAGE, ...(after === undefined ? {} : { after }) };
+    const { data: page } = await client.getUsage({ query, headers });
+    buckets.push(...page.data);
+    if (!page.has_more || page.last_id === null || buckets.length >= days) return buckets.slice(0, days);
+    after = page.last_id;
+  }
+}
 
 type Group = (typeof USAGE_GROUPS)[number];
 

@@ -106,7 +106,7 @@ interface ChartsProps {
   readonly groups: readonly Group[];
 }
 
-/** Charts of more series than this cannot be told apart. */
+/** A chart of more series than this cannot be read. */
 const MAX_SERIES = 4;
 
 function Charts({ list, by, groups }: ChartsProps): JSX.Element {

@@ -1,5 +1,6 @@
 /** A scheduled job: its schedule, its definition, its state and its next instants. Pure; it loads nothing that computes instants. */
-import type { CronJobRow } from "../../store/schema/tables.ts";
+import type { CronJobRow, OccurrenceRow } from "../../store/schema/tables.ts";
+import type { Tx } from "../../store/store.ts";
 import { ServiceError } from "../../base/errors.ts";
 import type { ModelCatalog } from "../../agent/model.ts";
 import type { CronSettings, OfferedToolsets } from "../deps.ts";
@@ -401,3 +402,40 @@ function clockOf(name: string): Clock {
 
 /** Creating a format costs a hundred times as much as using it, and zones are few. */
 const clocks = new LruMap<string, Clock>(100);
+
+// What the change feed reports of jobs and their occurrences
+
+type JobFields = Pick<CronJobRow, "id" | "owner" | "state" | "revision">;
+
+/** Records a change of a job. `actor` is who made it; null: the scheduler. */
+export function recordJob(
+  tx: Tx,
+  change: "created" | "updated" | "deleted",
+  { id: ref, owner, state, revision }: JobFields,
+  actor: string | null = null,
+): void {
+  tx.record({ type: `job.${change}`, ref, owner, data: { state, revision }, actor });
+}
+
+/** Records a new occurrence, or one whose status or delivery status changed. */
+export function recordOccurrence(tx: Tx, change: "created" | "updated", row: OccurrenceRow): void {
+  const data = {
+    job_id: row.job_id,
+    scheduled_at: row.scheduled_at / 1000,
+    status: row.status,
+    delivery_status: row.delivery_status,
+  };
+  tx.record({ type: `occurrence.${change}`, ref: row.id, owner: row.owner, data, actor: null });
+}
+
+/** Changes the status of the occurrence that equals `where`, and records that. Resolves to false if none matches. */
+export async function changeOccurrence(
+  tx: Tx,
+  where: Partial<OccurrenceRow> & Pick<OccurrenceRow, "id">,
+  columns: Partial<OccurrenceRow>,
+): Promise<boolean> {
+  if ((await tx.update("occurrences", where, columns)) === 0) return false;
+  const row = await tx.find("occurrences", { id: where.id });
+  if (row) recordOccurrence(tx, "updated", row);
+  return true;
+}

@@ -2,12 +2,11 @@ import { ServiceError } from "../../base/errors.ts";
 import { nearest } from "../../base/suggest.ts";
 import { type Store, type Tx, writeOrTry } from "../../store/store.ts";
 import type { CronJobRow } from "../../store/schema/tables.ts";
-import { isOver, toJob, type Job, type JobDefinition } from "./job.ts";
+import { isOver, toJob, type Job, type JobDefinition, recordJob } from "./job.ts";
 import * as moves from "./moves.ts";
 import { findBlock } from "./check.ts";
 import { parseSchedule } from "../schedule/text.ts";
 import type { PreflightDeps } from "../deps.ts";
-import { recordJob } from "../feed.ts";
 import {
   countJobs,
   deleteJob,

@@ -1,5 +1,5 @@
 /** Ends occurrences, and keeps their output files. Touches the machine. */
-import { UNLEASED } from "../../store/leases.ts";
+import { UNLEASED } from "../../store/tx/tx.ts";
 import type { Store, Tx } from "../../store/store.ts";
 import type { CronJobRow, OccurrenceRow, OutboxRow, RunRow } from "../../store/schema/tables.ts";
 import {
@@ -18,11 +18,16 @@ import {
   type DeliveryPlan,
   readPlan,
 } from "./result.ts";
-import { toJob, type DeliveryStatus, formatSchedule, dueAtMs } from "../job/job.ts";
-import { changeOccurrence, recordJob } from "../feed.ts";
+import {
+  toJob,
+  type DeliveryStatus,
+  formatSchedule,
+  dueAtMs,
+  changeOccurrence,
+  recordJob,
+} from "../job/job.ts";
 import { isPlan, messagesOf, missedCountAt, type OccurrenceMessage } from "../queries.ts";
-import type { Outcome } from "../../agent/run/run.ts";
-import type { RunTrigger } from "../../agent/run/run.ts";
+import type { Outcome, RunTrigger } from "../../agent/run/run.ts";
 import type { ProviderFailure, RunUsage } from "../../../generated/http/client/types.gen.ts";
 import { join } from "node:path";
 import { lstat, readdir, readFile, rm } from "node:fs/promises";

@@ -1,16 +1,21 @@
 /** Runs an occurrence: its script, then the prompt of its agent. Touches the machine. */
-import type { Prompt } from "../../agent/run/run.ts";
-import type { RunInput } from "../../agent/run/run.ts";
+import type { Prompt, RunInput } from "../../agent/run/run.ts";
 import { ServiceError, toServiceError } from "../../base/errors.ts";
 import { createSessionId, excerptOf, isBlank, toReadable } from "../../base/text.ts";
 import { redact, type Log } from "../../base/observe.ts";
-import { UNLEASED } from "../../store/leases.ts";
+import { UNLEASED } from "../../store/tx/tx.ts";
 import type { Tx, Store } from "../../store/store.ts";
 import type { OccurrenceRow, RunRow } from "../../store/schema/tables.ts";
 import type { CronDeps, CronSettings } from "../deps.ts";
-import { jobToolsets, toolsetNames, type JobDefinition, zonedTime, type Timing } from "../job/job.ts";
+import {
+  jobToolsets,
+  toolsetNames,
+  type JobDefinition,
+  zonedTime,
+  type Timing,
+  changeOccurrence,
+} from "../job/job.ts";
 import type { Claimed } from "../tick/claim.ts";
-import { changeOccurrence } from "../feed.ts";
 import { endOccurrence, listOutputs, readOutput } from "./end.ts";
 import {
   clip,

@@ -1,10 +1,19 @@
 import { createId } from "../../base/text.ts";
 import { type Log, redact } from "../../base/observe.ts";
 import { isRetryable, isUnavailable } from "../../store/tx/group.ts";
-import { leaseFor, UNLEASED } from "../../store/leases.ts";
+import { leaseFor, UNLEASED } from "../../store/tx/tx.ts";
 import type { Store, Tx } from "../../store/store.ts";
 import type { CronJobRow, OccurrenceRow } from "../../store/schema/tables.ts";
-import { toJob, type Job, formatSchedule, dueAtMs, REPAIR_MS, type Upcoming } from "../job/job.ts";
+import {
+  toJob,
+  type Job,
+  formatSchedule,
+  dueAtMs,
+  REPAIR_MS,
+  type Upcoming,
+  recordJob,
+  recordOccurrence,
+} from "../job/job.ts";
 import {
   keptOutput,
   OUTPUT_TARGET,
@@ -13,7 +22,6 @@ import {
   planOccurrence,
   type PlanOptions,
 } from "../run/result.ts";
-import { recordJob, recordOccurrence } from "../feed.ts";
 import { listUpcomingJobs, lockDueJobs } from "../queries.ts";
 import { evaluateDue, MAX_COUNTED, type DueDecision, type DueRun } from "../schedule/due.ts";
 import type { CronSettings } from "../deps.ts";

@@ -1,11 +1,10 @@
 import type { Log } from "../../base/observe.ts";
 import { isUnavailable } from "../../store/tx/group.ts";
-import { leaseFor, UNLEASED } from "../../store/leases.ts";
+import { leaseFor, UNLEASED } from "../../store/tx/tx.ts";
 import type { Store, Tx } from "../../store/store.ts";
 import type { OccurrenceRow } from "../../store/schema/tables.ts";
 import { CLAIM_MS, type Claimed } from "./claim.ts";
-import { changeOccurrence } from "../feed.ts";
-import { toJob, type Job } from "../job/job.ts";
+import { changeOccurrence, toJob, type Job } from "../job/job.ts";
 import { endOccurrence } from "../run/end.ts";
 import { planOccurrence, type PlanOptions } from "../run/result.ts";
 import { LATE_MS } from "../schedule/due.ts";

@@ -7,6 +7,7 @@ import { CONTENT_ENCODING } from "./answer.ts";
 import { formatIssue, SchemaSet, type Issue } from "../../base/schema.ts";
 import { readBody } from "../../base/net/request.ts";
 import type { HttpDeps } from "../deps.ts";
+import type { HeaderReader } from "./access.ts";
 import { schemas } from "../../../generated/http/schemas.gen.ts";
 
 /** The declared and validated parts of a request: path, query, headers and body. */
@@ -24,37 +25,66 @@ export interface Input {
  * `unsupported_media_type`, and those of reading the body.
  */
 export async function readInput(event: H3Event, operation: OperationMeta, deps: HttpDeps): Promise<Input> {
+  const path = (name: string) => unescape(event.context.params?.[name]);
+  const input = readParameters(
+    { path, query: event.url.searchParams, headers: event.req.headers },
+    operation,
+  );
+  if (operation.body?.raw) input.rawBody = await readBytes(event, deps);
+  else if (operation.body) input.body = await jsonBody(event, operation.body, deps);
+  return input;
+}
+
+/** The text of the parameters of a request. */
+export interface ParameterSource {
+  /** Default: compiles each schema. */
+  readonly check?: SchemaSet["check"];
+  readonly path: (name: string) => string | undefined;
+  readonly query: URLSearchParams;
+  readonly headers: HeaderReader;
+}
+
+/** Reads and validates all but the body. ServiceError as {@link readInput}. */
+export function readParameters(source: ParameterSource, operation: OperationMeta): Input {
+  const { path, query, headers, check = compiled } = source;
   const input: Input = {};
-  if (operation.path)
-    input.path = parameters(operation.path, (name) => unescape(event.context.params?.[name]));
+  if (operation.path) input.path = parameters(operation.path, path, { check });
   if (operation.query) {
-    const query = event.url.searchParams;
     const { coerce: known } = operation.query;
     if (operation.strict) refuseUnknown([...query.keys()], Object.keys(known));
     const read = (name: string) => (known[name]?.endsWith("[]") ? joined : single)(query.getAll(name), name);
-    input.query = parameters(operation.query, read, operation.strict ? refuseStrictly : refuse);
-  } else if (operation.strict) refuseUnknown([...event.url.searchParams.keys()], []);
-  if (operation.headers) {
-    input.headers = headerParameters(operation.headers, event.req.headers);
-  }
-  if (operation.body?.raw) input.rawBody = await readBytes(event, deps);
-  else if (operation.body) input.body = await jsonBody(event, operation.body, deps);
+    const reject = operation.strict ? refuseStrictly : refuse;
+    input.query = parameters(operation.query, read, { check, reject });
+  } else if (operation.strict) refuseUnknown([...query.keys()], []);
+  if (operation.headers) input.headers = headerParameters(operation.headers, headers, check);
   return input;
 }
 
 function parameters(
   group: ParameterGroup,
   read: (name: string) => string | undefined,
-  reject: (issues: readonly Issue[]) => never = refuse,
+  {
+    check,
+    reject = refuse,
+  }: { readonly check: SchemaSet["check"]; readonly reject?: (issues: readonly Issue[]) => never },
 ): Record<string, unknown> {
   const values: Record<string, unknown> = { ...group.defaults };
+  let isGiven = false;
   for (const [name, coercion] of Object.entries(group.coerce)) {
     const text = read(name);
-    if (text !== undefined) values[name] = coerce(coercion, text);
+    if (text === undefined) continue;
+    values[name] = coerce(coercion, text);
+    isGiven = true;
   }
-  const issues = specSchemas.check(group.schema, values);
+  // Most requests have no optional parameters; compiling the first check takes milliseconds.
+  const issues = isGiven || requires(group) ? check(group.schema, values) : undefined;
   if (issues) reject(issues);
   return values;
+}
+
+function requires({ schema, defaults }: ParameterGroup): boolean {
+  const { required = [] } = schema as { readonly required?: readonly string[] };
+  return required.some((name) => !Object.hasOwn(defaults, name));
 }
 
 /** Returns the value of a query parameter. ServiceError `invalid_request` for one that is repeated. */
@@ -90,19 +120,26 @@ function refuseStrictly(issues: readonly Issue[]): never {
   throw new ServiceError("unsupported_parameter", `${formatIssue(first, "The request")}.`, { param });
 }
 
-function headerParameters(group: ParameterGroup, headers: Headers): Record<string, unknown> {
+function headerParameters(
+  group: ParameterGroup,
+  headers: HeaderReader,
+  check: SchemaSet["check"],
+): Record<string, unknown> {
   return parameters(
     group,
     // An empty model is the default, as in clients whose setting is empty.
     (name) => (name === "x-agent-model" ? headers.get(name) || undefined : (headers.get(name) ?? undefined)),
-    (issues) => {
-      for (const { path, keyword, message } of issues) {
-        const known = HEADER_ERRORS[path];
-        if (!known) continue;
-        const what = `${known.name} ${keyword === "pattern" ? known.pattern : message}.`;
-        throw new ServiceError(known.code, what, { param: known.name });
-      }
-      return refuse(issues);
+    {
+      check,
+      reject: (issues) => {
+        for (const { path, keyword, message } of issues) {
+          const known = HEADER_ERRORS[path];
+          if (!known) continue;
+          const what = `${known.name} ${keyword === "pattern" ? known.pattern : message}.`;
+          throw new ServiceError(known.code, what, { param: known.name });
+        }
+        return refuse(issues);
+      },
     },
   );
 }
@@ -156,7 +193,7 @@ function coerce(coercion: Coercion, text: string): unknown {
 }
 
 /** Names in the error messages. */
-const BODY_SETTINGS = { maxBytes: "limits.max_body_bytes", timeoutMs: "limits.body_timeout_seconds" };
+export const BODY_SETTINGS = { maxBytes: "limits.max_body_bytes", timeoutMs: "limits.body_timeout_seconds" };
 
 type JsonBody = Extract<NonNullable<OperationMeta["body"]>, { schema: object }>;
 
@@ -168,17 +205,28 @@ async function jsonBody(event: H3Event, body: JsonBody, deps: HttpDeps): Promise
     throw new ServiceError("invalid_json", "The body is empty. Send a JSON object.");
   }
   const value = parse(bytes);
-  const issues = specSchemas.check(body.schema, value, bytes.length);
-  if (issues) {
-    refuseHostedTool(issues, value);
-    refuse(issues);
-  }
+  checkBody(body, value, { sizeBytes: bytes.length });
   return value;
 }
 
 function readBytes(event: H3Event, { settings, clock }: HttpDeps): Promise<Uint8Array> {
   const { maxBodyBytes: maxBytes, bodyTimeoutMs: timeoutMs } = settings;
   return readBody(event, { maxBytes, timeoutMs, clock, settings: BODY_SETTINGS });
+}
+
+/** ServiceError `invalid_request` for a value that does not fit the schema of the body. */
+export function checkBody(
+  { schema }: JsonBody,
+  value: unknown,
+  {
+    sizeBytes = 0,
+    check = compiled,
+  }: { readonly sizeBytes?: number; readonly check?: SchemaSet["check"] } = {},
+): void {
+  const issues = check(schema, value, sizeBytes);
+  if (!issues) return;
+  refuseHostedTool(issues, value);
+  refuse(issues);
 }
 
 /** Accepts a missing content type as JSON: curl users forget it, and the parser decides anyway. */
@@ -335,3 +383,7 @@ function throwIssues(what: string, issues: ReturnType<typeof specSchemas.check>)
 
 /** Validators for the schemas of the HTTP spec. Each is compiled on first use. */
 export const specSchemas = new SchemaSet(schemas);
+
+const compiled: SchemaSet["check"] = (...given) => specSchemas.check(...given);
+/** Checks a value once, in a process that ends soon. */
+export const checkSpecOnce: SchemaSet["check"] = (schema, value) => specSchemas.checkOnce(schema, value);

@@ -56,7 +56,7 @@ export interface Bound extends Edge {
 }
 
 /** A handler's answer without the types of its operation. */
-interface Result {
+export interface Result {
   readonly status: number;
   readonly headers?: Headers;
   readonly body?: unknown;
@@ -68,7 +68,12 @@ interface Result {
 /** Answers a request whose input is checked. */
 export type Handler = (request: unknown, deps: HttpDeps, shared: unknown) => Result | Promise<Result>;
 
-export async function serve(event: H3Event, bound: Bound): Promise<Response> {
+/** Returns the function that answers the requests of an operation. */
+export function answering(bound: Bound): (event: H3Event) => Promise<Response> {
+  return (event) => serve(event, bound);
+}
+
+async function serve(event: H3Event, bound: Bound): Promise<Response> {
   const { operation, handler, deps, id } = bound;
   const requestId = requestIdOf(event);
   const watch = new RequestWatch(deps, bound, event.req);

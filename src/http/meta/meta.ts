@@ -3,7 +3,7 @@ import type { HttpResponse, HttpRequest } from "../edge/contract.ts";
 import type { HttpContext, HttpDeps, HttpMetrics } from "../deps.ts";
 import type { Capabilities } from "../../../generated/http/client/types.gen.ts";
 import type { OperationMeta } from "../../../generated/http/contract.gen.ts";
-import { operations } from "../../../generated/http/server.gen.ts";
+import { aliases, operations } from "../../../generated/http/server.gen.ts";
 import { maxHeaderLength } from "../edge/input.ts";
 
 /** Creation time in the model list, in Unix seconds. The format requires one, and the agent has no release date. */
@@ -224,7 +224,8 @@ function limitsFor(ownRuns: number | undefined, { settings }: HttpDeps): Capabil
 }
 
 function endpoints(): Capabilities["endpoints"] {
-  return Object.fromEntries(
-    Object.entries(operations).map(([id, { method, route }]) => [id, { method, path: route }]),
-  );
+  return Object.fromEntries([
+    ...Object.entries(operations).map(([id, { method, route }]) => [id, { method, path: route }] as const),
+    ...aliases.map(({ name, method, route }) => [name, { method, path: route }] as const),
+  ]);
 }

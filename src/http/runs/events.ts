@@ -1,7 +1,6 @@
 import type { RunEvent, RunSnapshotEvent } from "../../../generated/http/client/types.gen.ts";
 import type { SseMessage } from "../../../generated/http/contract.gen.ts";
-import { isFinalEvent, toRunEvent } from "../../agent/run/run.ts";
-import { isFinalStatus, type RunView } from "../../agent/run/run.ts";
+import { isFinalEvent, toRunEvent, isFinalStatus, type RunView } from "../../agent/run/run.ts";
 import { firstKept, type FirstKept } from "../../agent/run/queries.ts";
 import { answersOf, textsFrom } from "../../agent/session/queries.ts";
 import { nameOfId } from "../../agent/session/session.ts";
@@ -10,7 +9,7 @@ import type { JournalEvent } from "../../store/journal/journal.ts";
 import type { HttpRequest, HttpResponse } from "../edge/contract.ts";
 import type { HttpContext, HttpDeps } from "../deps.ts";
 import { SharedMessage } from "../edge/answer.ts";
-import { textOf } from "../../agent/engine.ts";
+import { textOf } from "../../agent/session/transcript.ts";
 import { showRun, type RunSubscribers } from "./read.ts";
 
 /**

@@ -7,11 +7,10 @@ import { askHost, openQuestionEvent, QUESTION_METHODS, questionMethodOf } from "
 import type { Attached, RpcPeer, Subscriptions, RpcDeps } from "../deps.ts";
 import { sessionInfo } from "../session/session.ts";
 import { headOf } from "../../base/text.ts";
-import { isFinalEvent } from "../../agent/run/run.ts";
-import { textOf } from "../../agent/engine.ts";
+import { isFinalEvent, parseInput } from "../../agent/run/run.ts";
+import { textOf } from "../../agent/session/transcript.ts";
 import { eventsUpTo, inputPreviews, lastMessageText } from "../../agent/run/queries.ts";
 import { hasAllEvents } from "../../agent/session/queries.ts";
-import { parseInput } from "../../agent/run/run.ts";
 import type { Store } from "../../store/store.ts";
 import { startedCall, type StartedCall } from "./payloads.ts";
 import { GatewayReducer, STATE_TYPES, type EntryExtras } from "./gateway-events.ts";
@@ -337,7 +336,10 @@ class EventProjector {
     if (entry.type.endsWith(".request")) {
       return { isSettled: isSettled?.(String(entry.data["request_id"]), entry.seq) ?? false };
     }
-    if (entry.type === "run.queued") return { preview: (await this.#previews([runId])).get(runId) ?? "" };
+    if (entry.type === "run.queued") {
+      const run = await this.#options.store.find("runs", { id: runId });
+      return { preview: headOf(run?.input_preview ?? "", MAX_PREVIEW_CHARACTERS) };
+    }
     if (entry.type === "run.started") return this.#promptOf(runId);
     if (this.#reducer.wantsCall(entry)) return { call: await this.#callOf(entry) };
     const isCut = isFinalEvent(entry.type) && entry.type !== "run.completed";

@@ -4,18 +4,19 @@ import { saveSession, promptsOf, truncateAt } from "../../agent/session/sessions
 import { ServiceError } from "../../base/errors.ts";
 import type { Store, Tx } from "../../store/store.ts";
 import type { RpcCall, RpcGroup, RpcContext, RpcDeps, RpcPeer } from "../deps.ts";
+import { attachOptions } from "../session/files.ts";
 import {
-  attachOptions,
   putBackImages,
   takeImages,
   type QueuedImage,
   MAX_QUEUED_IMAGES,
   fitsPrompt,
   QUEUED_LIMIT,
-} from "../session/files.ts";
+  liveSession,
+  type OpenSession,
+} from "../session/session.ts";
 import { readReferences } from "../session/references.ts";
 import { pasteFolder } from "../session/saved-files.ts";
-import { liveSession, type OpenSession } from "../session/session.ts";
 import { taskIdOf, turnIdOf } from "../events/payloads.ts";
 import { notifyChanged } from "../events/hub.ts";
 import { readAttachment, type AttachmentOptions } from "../../agent/attachments/attachment.ts";
@@ -71,7 +72,7 @@ async function submit(
 ): Promise<Answer> {
   const { deps } = ctx;
   const { settings, switches } = deps.agent.deps;
-  const options = attachOptions(ctx, session);
+  const options = () => attachOptions(ctx, session);
   const written = await promptOf(options, { ...params, waiting: context.waiting });
   const message = await withReferences({ ctx, signal }, session, { message: written, options });
   if (message.text.trim() === "" && !message.attachments?.length) throw textRequired();
@@ -100,11 +101,14 @@ const MAY_REFER = /@|\[Pasted text #/;
 async function withReferences(
   { ctx, signal }: Pick<Call, "ctx" | "signal">,
   session: OpenSession,
-  { message, options }: { readonly message: UserMessage; readonly options: ReturnType<typeof attachOptions> },
+  {
+    message,
+    options,
+  }: { readonly message: UserMessage; readonly options: () => ReturnType<typeof attachOptions> },
 ): Promise<UserMessage> {
   const { deps, peer } = ctx;
   if (!MAY_REFER.test(message.text)) return message;
-  const found = await readReferences(message.text, { ...options, pasteFolder: pasteFolder(deps), signal });
+  const found = await readReferences(message.text, { ...options(), pasteFolder: pasteFolder(deps), signal });
   for (const text of found.problems) {
     const payload = { kind: "warn", text };
     peer.event({ type: "status.update", session_id: session.id, ts: deps.clock.now(), payload });
@@ -175,7 +179,7 @@ interface PromptInput {
  * `bad_value` for a part of an unknown kind, `too_large` for too many images, `not_found_or_unsupported` for one
  * that cannot be read.
  */
-async function promptOf(options: AttachPaths, input: PromptInput): Promise<UserMessage> {
+async function promptOf(options: () => AttachPaths, input: PromptInput): Promise<UserMessage> {
   const parts = typeof input.text === "string" ? [] : input.text;
   const text = typeof input.text === "string" ? input.text : parts.map(textIn).filter(Boolean).join("\n\n");
   const sources = [...parts.flatMap(sourceIn), ...(input.images ?? [])];
@@ -183,7 +187,7 @@ async function promptOf(options: AttachPaths, input: PromptInput): Promise<UserM
   if (waiting.length + sources.length > MAX_QUEUED_IMAGES) throw tooMany();
   const attachments: Attachment[] = [...waiting];
   for (const source of sources) {
-    attachments.push(await read(options, source));
+    attachments.push(await read(options(), source));
     if (!fitsPrompt(attachments)) throw tooMany();
   }
   return { role: "user", text, ...(attachments.length > 0 ? { attachments } : {}) };

@@ -1,6 +1,7 @@
 /** Methods about saved sessions: create, list, resume, delete. */
 import type { SessionSeed, SessionSettings, LiveSession } from "../../agent/session/session.ts";
-import { cleanTitle, saveSession } from "../../agent/session/sessions.ts";
+import { cleanTitle } from "../../agent/session/titles.ts";
+import { saveSession } from "../../agent/session/sessions.ts";
 import { EFFORTS } from "../../agent/agent.ts";
 import { formatModel } from "../../agent/model.ts";
 import type { Message } from "../../agent/engine.ts";

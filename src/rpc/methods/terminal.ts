@@ -14,10 +14,8 @@ import {
   attachOptions,
   checkImageSize,
   readImage,
-  dropImage,
-  queuedImages,
 } from "../session/files.ts";
-import { liveSession } from "../session/session.ts";
+import { dropImage, queuedImages, liveSession } from "../session/session.ts";
 
 type Names =
   | "terminal.resize"

@@ -14,9 +14,7 @@ import {
   type ReadAttachment,
   objectionTo,
 } from "../../agent/attachments/attachment.ts";
-import { type OpenSession, cwdOf } from "./session.ts";
-import type { Attachment } from "../../agent/engine.ts";
-import type { LiveSession } from "../../agent/session/session.ts";
+import { type OpenSession, cwdOf, queueImage, QUEUED_LIMIT } from "./session.ts";
 
 /**
  * Resolves the folder that a host names for a session. Undefined when none is named or it does not exist, and when
@@ -242,59 +240,4 @@ export function attachImage(
 export function checkImageSize(sizeBytes: number): void {
   if (sizeBytes <= MAX_IMAGE_BYTES) return;
   throw new ServiceError("too_large", `The image has ${sizeBytes} bytes; the limit is ${MAX_IMAGE_BYTES}.`);
-}
-
-/** An image that waits for the next prompt. */
-export interface QueuedImage {
-  /** The path as it was attached. Detaching names the image by it. */
-  readonly path: string;
-  readonly attachment: Attachment;
-}
-
-export const MAX_QUEUED_IMAGES = 32;
-const MAX_QUEUED_BYTES = 33_554_432;
-/** For messages. */
-export const QUEUED_LIMIT = `${MAX_QUEUED_IMAGES} images, with ${MAX_QUEUED_BYTES} bytes in all`;
-
-/** Queued images exist as long as the open session. */
-const waiting = new WeakMap<LiveSession, QueuedImage[]>();
-
-/** Returns the number of queued images; undefined when there are too many. */
-export function queueImage(live: LiveSession, image: QueuedImage): number | undefined {
-  const images = waiting.get(live) ?? [];
-  if (!fitsPrompt([...images, image].map(({ attachment }) => attachment))) return undefined;
-  waiting.set(live, [...images, image]);
-  return images.length + 1;
-}
-
-/** Returns false when no queued image has this path. */
-export function dropImage(live: LiveSession, path: string): boolean {
-  const images = waiting.get(live) ?? [];
-  const rest = images.filter((image) => image.path !== path);
-  waiting.set(live, rest);
-  return rest.length < images.length;
-}
-
-export function queuedImages(live: LiveSession): readonly QueuedImage[] {
-  return waiting.get(live) ?? [];
-}
-
-/** Takes all queued images for a prompt. */
-export function takeImages(live: LiveSession): readonly QueuedImage[] {
-  const images = queuedImages(live);
-  waiting.delete(live);
-  return images;
-}
-
-/** Puts the images of a rejected prompt back, before those that came meanwhile. */
-export function putBackImages(live: LiveSession, images: readonly QueuedImage[]): void {
-  const all = [...images, ...queuedImages(live)];
-  while (!fitsPrompt(all.map(({ attachment }) => attachment))) all.pop();
-  if (images.length > 0) waiting.set(live, all);
-}
-
-/** Returns true when one prompt may have these attachments. */
-export function fitsPrompt(attachments: readonly Attachment[]): boolean {
-  const characters = attachments.reduce((sum, { data }) => sum + data.length, 0);
-  return attachments.length <= MAX_QUEUED_IMAGES && (characters * 3) / 4 <= MAX_QUEUED_BYTES;
 }

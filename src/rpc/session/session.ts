@@ -15,6 +15,7 @@ import {
   type LiveSession,
   sessionNotFound,
 } from "../../agent/session/session.ts";
+import type { Attachment } from "../../agent/engine.ts";
 import { Memo } from "../../base/data.ts";
 import type { QuestionRow, SessionRow } from "../../store/schema/tables.ts";
 
@@ -322,4 +323,61 @@ export async function sessionUsage(deps: RpcDeps, session: SessionRef): Promise<
 async function subagentsOf({ store }: RpcDeps, { id, owner, lease_owner }: SessionRow): Promise<number> {
   if (lease_owner === null) return 0;
   return (await activeSubagents(store, { owner, rootSessionId: id })).length;
+}
+
+// Images that wait for the next prompt
+
+/** An image that waits for the next prompt. */
+export interface QueuedImage {
+  /** The path as it was attached. Detaching names the image by it. */
+  readonly path: string;
+  readonly attachment: Attachment;
+}
+
+export const MAX_QUEUED_IMAGES = 32;
+const MAX_QUEUED_BYTES = 33_554_432;
+/** For messages. */
+export const QUEUED_LIMIT = `${MAX_QUEUED_IMAGES} images, with ${MAX_QUEUED_BYTES} bytes in all`;
+
+/** Queued images exist as long as the open session. */
+const waiting = new WeakMap<LiveSession, QueuedImage[]>();
+
+/** Returns the number of queued images; undefined when there are too many. */
+export function queueImage(live: LiveSession, image: QueuedImage): number | undefined {
+  const images = waiting.get(live) ?? [];
+  if (!fitsPrompt([...images, image].map(({ attachment }) => attachment))) return undefined;
+  waiting.set(live, [...images, image]);
+  return images.length + 1;
+}
+
+/** Returns false when no queued image has this path. */
+export function dropImage(live: LiveSession, path: string): boolean {
+  const images = waiting.get(live) ?? [];
+  const rest = images.filter((image) => image.path !== path);
+  waiting.set(live, rest);
+  return rest.length < images.length;
+}
+
+export function queuedImages(live: LiveSession): readonly QueuedImage[] {
+  return waiting.get(live) ?? [];
+}
+
+/** Takes all queued images for a prompt. */
+export function takeImages(live: LiveSession): readonly QueuedImage[] {
+  const images = queuedImages(live);
+  waiting.delete(live);
+  return images;
+}
+
+/** Puts the images of a rejected prompt back, before those that came meanwhile. */
+export function putBackImages(live: LiveSession, images: readonly QueuedImage[]): void {
+  const all = [...images, ...queuedImages(live)];
+  while (!fitsPrompt(all.map(({ attachment }) => attachment))) all.pop();
+  if (images.length > 0) waiting.set(live, all);
+}
+
+/** Returns true when one prompt may have these attachments. */
+export function fitsPrompt(attachments: readonly Attachment[]): boolean {
+  const characters = attachments.reduce((sum, { data }) => sum + data.length, 0);
+  return attachments.length <= MAX_QUEUED_IMAGES && (characters * 3) / 4 <= MAX_QUEUED_BYTES;
 }

@@ -1,13 +1,12 @@
 /** The conversation, as users see it: its messages, and the turn that is running. */
 import type { TranscriptMessage, Inflight } from "../../../generated/gateway/types/types.gen.ts";
-import { readTranscript } from "../../agent/session/queries.ts";
-import { type NumberedMessage } from "../../agent/engine.ts";
-import { textOf, type AssistantPart, type Message } from "../../agent/engine.ts";
+import { readTranscript, firstMessageOf, messagesOf } from "../../agent/session/queries.ts";
+import type { NumberedMessage, AssistantPart, Message } from "../../agent/engine.ts";
+import { textOf } from "../../agent/session/transcript.ts";
 import { ServiceError } from "../../base/errors.ts";
 import type { Store } from "../../store/store.ts";
 import { callContext } from "../events/payloads.ts";
 import { runAt, runsStartedAfter, streamedText, type JournalPosition } from "../../agent/run/queries.ts";
-import { firstMessageOf, messagesOf } from "../../agent/session/queries.ts";
 import { parseInput } from "../../agent/run/run.ts";
 
 const MAX_MESSAGES = 1_000;

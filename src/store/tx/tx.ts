@@ -119,6 +119,17 @@ export async function lockName(tx: Tx, name: string): Promise<void> {
   if (raw.dialect === "postgres") await raw.all(LOCK, [name]);
 }
 
+/** The columns of a row without a lease. */
+export const UNLEASED = { lease_owner: null, lease_until: 0 } as const;
+
+/**
+ * Returns the columns of a row that `owner` leases for `leaseMs` from now. Set them together with what else changes in the
+ * row: a lease needs no statement of its own.
+ */
+export function leaseFor({ nowMs }: Pick<Tx, "nowMs">, owner: string, leaseMs: number) {
+  return { lease_owner: owner, lease_until: nowMs + leaseMs };
+}
+
 /**
  * The port of a database; the rest of the store is built on it and is the same for both.
  *

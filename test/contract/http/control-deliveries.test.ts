@@ -1,7 +1,7 @@
 /** Webhook deliveries over the control API. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { Delivery, FeedEvent, WebhookResult } from "../../../generated/http/client/types.gen.ts";
+import type { Delivery, FeedEvent, Run, WebhookResult } from "../../../generated/http/client/types.gen.ts";
 import { list } from "../../harness/control.ts";
 import { post } from "../../harness/runs.ts";
 import { assertError, scenario } from "../../harness/scenario.ts";
@@ -354,6 +354,16 @@ test("each delivery is in the feed of its owner, from its start to its end, with
   assert.deepEqual([first?.type, first?.actor], ["delivery.created", "a"]);
   assert.doesNotMatch(JSON.stringify(events), /secret words/);
   assert.deepEqual(await feed(other), []);
+});
+
+test("a run names the delivery that started it, and both find each other through the message", async () => {
+  await using service = await startReceiver();
+  const { id, run_id: runId } = await send(service, "hook", "push");
+  const run = (await (await service.request(`/v1/runs/${runId}`)).json()) as Run;
+  assert.deepEqual([run.delivery_id, run.occurrence_id, run.source, run.owner], [id, null, "webhook", "a"]);
+  const [listed] = await list<Run>(service, "/v1/runs?source=webhook,cron");
+  assert.deepEqual([listed?.id, listed?.delivery_id], [runId, id]);
+  assert.deepEqual(await list<Run>(service, "/v1/runs?source=cron"), []);
 });
 
 function startReceiver(): Promise<TestService> {

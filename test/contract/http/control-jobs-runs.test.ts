@@ -1,6 +1,12 @@
 /** Runs of scheduled jobs, their occurrences and outputs, and whose they are. */
 import assert from "node:assert/strict";
-import type { FeedEvent, JobRun, Occurrence, Scheduler } from "../../../generated/http/client/types.gen.ts";
+import type {
+  FeedEvent,
+  JobRun,
+  Occurrence,
+  Run,
+  Scheduler,
+} from "../../../generated/http/client/types.gen.ts";
 import { createJob, list, occurrenceThat } from "../../harness/control.ts";
 import { FakeClock } from "../../harness/fake-clock.ts";
 import { post } from "../../harness/runs.ts";
@@ -228,6 +234,8 @@ scenario(
     const { store } = service.service;
     const row = await store.find("runs", { id: occurrence.run_id ?? "" });
     assert.equal(row?.owner, "ci");
+    const shown = (await (await service.request(`/v1/runs/${row?.id}`)).json()) as Run;
+    assert.deepEqual([shown.occurrence_id, shown.delivery_id, shown.source], [occurrence.id, null, "cron"]);
     const spending = await store.read.selectFrom("spending").select("owner").execute();
     assert.deepEqual(new Set(spending.map(({ owner }) => owner)), new Set(["ci"]));
     assert.deepEqual(new Set((await feedOf(service)).map(({ owner }) => owner)), new Set(["ci"]));

@@ -24,14 +24,15 @@ function post(service: TestService, path: string, headers: Record<string, string
   });
 }
 
-/** A model that answers when it is let. */
+/** A model that begins to answer, which gives a stream its headers, and goes on when it is let. */
 function gate() {
   const { promise, resolve } = Promise.withResolvers<void>();
-  const script = async () => {
+  async function* hello() {
+    yield "hel";
     await promise;
-    return { text: "hello" };
-  };
-  return { script, open: resolve };
+    yield "lo";
+  }
+  return { script: () => ({ text: hello() }), open: resolve };
 }
 
 /** Starts a chat and waits until its run is recorded, which the headers of its stream tell. */

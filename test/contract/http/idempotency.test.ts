@@ -103,10 +103,14 @@ scenario(
   200,
   {
     title: "a client that joined a streamed run and leaves does not end it",
-    script: async () => {
-      await gate.promise;
-      return { text: "done" };
-    },
+    // What it says first gives a stream its headers.
+    script: () => ({
+      text: (async function* () {
+        yield "do";
+        await gate.promise;
+        yield "ne";
+      })(),
+    }),
   },
   async (service) => {
     const streamed = { ...hi, stream: true };

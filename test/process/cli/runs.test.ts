@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
 import { agentd, type Outcome } from "../../harness/agentd.ts";
-import { freePort } from "./free-port.ts";
+import { createHome } from "../../unit/config/home-folder.ts";
 import { createGatewayPlace, type GatewayPlace } from "../../harness/gateway.ts";
 
 interface Run {
@@ -26,7 +26,7 @@ describe("agentd runs", () => {
   function runs(...words: readonly string[]): Promise<Outcome> {
     const [name = "", ...rest] = words;
     const env = { AGENTD_HOME: place.home, AGENTD_DATABASE_URL: place.database };
-    return agentd(["runs", name, "--port", new URL(url).port, ...rest], env);
+    return agentd(["runs", name, ...rest], env);
   }
 
   /** Starts a run and waits until it has ended or waits for an answer. */
@@ -109,20 +109,16 @@ describe("agentd runs", () => {
     assert.equal((await runs("stop", id)).stdout, `${id} is cancelled.\n`);
   });
 
-  it("says in one line what is wrong with an unknown run, a wrong port and a missing gateway", async () => {
+  it("says in one line what is wrong with an unknown run, and needs no gateway to say what a home has", async () => {
     for (const name of ["show", "follow", "approve", "deny", "stop"]) {
       const unknown = await runs(name, "run_nope");
       assert.deepEqual([unknown.code, unknown.stdout], [1, ""], name);
       assert.match(unknown.stderr, /^[^\n]*run_nope[^\n]*\n$/, name);
     }
-    const env = { AGENTD_HOME: place.home };
-    const none = await agentd(["runs", "list", "--port", await freePort()], env);
-    assert.deepEqual([none.code, none.stdout], [1, ""]);
-    assert.match(
-      none.stderr,
-      /^No gateway listens at http:\/\/127\.0\.0\.1:\d+\. Start it with `agentd gateway`/,
-    );
-    assert.equal((await agentd(["runs", "list", "--port", "x"], env)).code, 2);
+    await using empty = await createHome();
+    const none = await agentd(["runs", "list", "--json"], { AGENTD_HOME: empty.home });
+    assert.deepEqual([none.code, JSON.parse(none.stdout)], [0, { runs: [], next_after: null }]);
+    assert.match(none.stderr, /^The database does not exist yet/);
     assert.equal((await runs("follow", "run_nope", "--after", "x")).code, 2);
   });
 });

@@ -6,11 +6,14 @@ import {
   closeSync,
   existsSync,
   lstatSync,
+  mkdirSync,
   openSync,
   readdirSync,
   readFileSync,
   readlinkSync,
+  rmdirSync,
   type Stats,
+  writeFileSync,
 } from "node:fs";
 import { chmod, cp, mkdir, mkdtemp, realpath, rm, utimes, writeFile } from "node:fs/promises";
 import { createServer } from "node:net";
@@ -22,7 +25,7 @@ import { isDeepStrictEqual } from "node:util";
 import { OutputExcerpt } from "../../../src/exec/output.ts";
 import { type CommandEnd, runCommand } from "../../../src/exec/process-group.ts";
 import { commandProfile } from "../../../src/exec/sandbox/rules.ts";
-import { findSandbox, type Sandbox } from "../../../src/exec/sandbox/sandbox.ts";
+import { type ConfinedLine, findSandbox, type Sandbox } from "../../../src/exec/sandbox/sandbox.ts";
 import { type Attack, readingAttacks } from "./attacks.ts";
 import { changingAttacks } from "./more-attacks.ts";
 
@@ -32,6 +35,8 @@ const PATIENCE_MS = 200_000;
 /** How long an attack may go on that would never end. */
 const ENDLESS_MS = 1_000;
 const LIMITS = { maxProcesses: 200, maxMemoryBytes: 1_073_741_824 };
+/** Several times as many as agentd allows: on a busy machine it sees late that an attack starts processes without end. */
+const MAX_TASKS = 1_500;
 const found = await findSandbox();
 
 describe("a sandboxed command", { skip: found.sandbox ? false : "bubblewrap does not work here" }, () => {
@@ -101,6 +106,7 @@ class World {
   readonly #words: Readonly<Record<string, string>>;
   readonly #close: () => Promise<void>;
   readonly before: Outside & { readonly obeyed: string };
+  readonly #fence = openFence();
   #service: ChildProcess;
   #count = 0;
 
@@ -164,7 +170,9 @@ class World {
       timeoutMs: isEndless ? ENDLESS_MS : PATIENCE_MS,
       onOutput: (bytes) => excerpt.push(bytes),
       signal: new AbortController().signal,
-      confine: isConfined ? (line) => (found.sandbox as Sandbox).confine(line, profile) : undefined,
+      confine: isConfined
+        ? (line) => fenced((found.sandbox as Sandbox).confine(line, profile), this.#fence)
+        : undefined,
       limits: LIMITS,
     });
     const obeyed = repositoryState(join(cwd, "repo"));
@@ -201,9 +209,31 @@ class World {
 
   async remove(): Promise<void> {
     this.#service.kill("SIGKILL");
+    if (this.#fence !== undefined) rmdirSync(this.#fence);
     await this.#close();
     await rm(this.root, { recursive: true, force: true });
   }
+}
+
+/** A control group in which few tasks may be, for the sake of the machine; undefined where these tests may make none. */
+function openFence(): string | undefined {
+  for (const groups of ["/sys/fs/cgroup/pids", "/sys/fs/cgroup"]) {
+    const folder = join(groups, `agentd-attacks-${process.pid}`);
+    try {
+      mkdirSync(folder);
+      writeFileSync(join(folder, "pids.max"), String(MAX_TASKS), { flag: "r+" });
+      return folder;
+    } catch {
+      if (existsSync(folder)) rmdirSync(folder);
+    }
+  }
+  return undefined;
+}
+
+function fenced(line: ConfinedLine, fence: string | undefined): ConfinedLine {
+  if (fence === undefined) return line;
+  const enter = 'echo $$ > "$0/cgroup.procs"; exec "$@"';
+  return { ...line, program: "/bin/sh", args: ["-c", enter, fence, line.program, ...line.args] };
 }
 
 /** What an attack must not change. */

@@ -1,8 +1,11 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { titleFromPrompt } from "../../../src/agent/session/titles.ts";
-import { freeTitle, MAX_TITLE_CHARACTERS } from "../../../src/agent/session/change.ts";
-import { cleanTitle } from "../../../src/agent/session/sessions.ts";
+import {
+  titleFromPrompt,
+  freeTitle,
+  MAX_TITLE_CHARACTERS,
+  cleanTitle,
+} from "../../../src/agent/session/titles.ts";
 import { createTestAgent } from "../../harness/agent.ts";
 
 test("a title is one trimmed line without invisible characters and direction marks", () => {

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Capabilities } from "../../../generated/http/client/types.gen.ts";
-import { operations } from "../../../generated/http/server.gen.ts";
+import { aliases, operations } from "../../../generated/http/server.gen.ts";
 import { KeyLimits } from "../../../src/agent/usage/budgets.ts";
 import { systemClock } from "../../../src/base/time.ts";
 import type { Identity } from "../../../src/http/edge/access.ts";
@@ -30,9 +30,10 @@ async function ask(
   return body as Capabilities;
 }
 
-test("every operation of the spec is listed as an endpoint", async () => {
+test("every operation and alias of the spec is listed as an endpoint", async () => {
   const { endpoints } = await ask();
-  assert.deepEqual(Object.keys(endpoints), Object.keys(operations));
+  const names = [...Object.keys(operations), ...aliases.map(({ name }) => name)];
+  assert.deepEqual(Object.keys(endpoints), names);
   assert.deepEqual(endpoints["getRun"], { method: "GET", path: "/v1/runs/{run_id}" });
 });
 

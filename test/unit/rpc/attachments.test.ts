@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import type { LiveSession } from "../../../src/agent/session/session.ts";
-import { queueImage, queuedImages } from "../../../src/rpc/session/files.ts";
+import { queueImage, queuedImages } from "../../../src/rpc/session/session.ts";
 import { createTestGateway } from "../../harness/rpc-host.ts";
 
 test("keys that may approve can attach files that require approval, but never the agent's keys", async (context) => {

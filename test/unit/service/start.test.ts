@@ -21,7 +21,7 @@ interface Place {
 async function createPlace(t: TestContext): Promise<Place> {
   const folder = await mkdtemp(join(tmpdir(), "agentd-boot-"));
   const home = join(folder, "home");
-  const database = await createTestDatabase();
+  const database = await createTestDatabase({ bare: true });
   const started: StartedService[] = [];
   const logLines: string[] = [];
   t.after(async () => {

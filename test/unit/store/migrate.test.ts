@@ -9,7 +9,7 @@ import { startChild } from "./child.ts";
 import { seed } from "./rows.ts";
 
 test("processes that start together on an empty database all start, on one schema and one epoch", async (t) => {
-  const database = await createTestDatabase();
+  const database = await createTestDatabase({ bare: true });
   t.after(() => database.drop());
   const children = Array.from({ length: 5 }, () => startChild("./child-open.ts", [database.url]));
   const here = Promise.all(Array.from({ length: 3 }, () => openStore({ url: database.url })));

@@ -359,7 +359,7 @@ test("nowMs is milliseconds since the epoch", async (t) => {
 });
 
 test("the epoch survives restarts and differs for another database", async () => {
-  const [one, two] = [await createTestDatabase(), await createTestDatabase()];
+  const [one, two] = [await createTestDatabase({ bare: true }), await createTestDatabase({ bare: true })];
   const epochOf = async (url: string) => {
     const store = await openStore({ url });
     await store.close();

@@ -1,6 +1,7 @@
 /** What the control API does with a session besides changing its settings. */
 import { formatModel } from "../../../agent/model.ts";
-import { textOf, type Message } from "../../../agent/engine.ts";
+import { textOf } from "../../../agent/session/transcript.ts";
+import type { Message } from "../../../agent/engine.ts";
 import { listMessages } from "../../../agent/session/queries.ts";
 import {
   checkSessionName,
@@ -8,7 +9,8 @@ import {
   nameOfId,
   type NewSession,
 } from "../../../agent/session/session.ts";
-import { branchSession, cleanTitle } from "../../../agent/session/sessions.ts";
+import { branchSession } from "../../../agent/session/sessions.ts";
+import { cleanTitle } from "../../../agent/session/titles.ts";
 import { ServiceError } from "../../../base/errors.ts";
 import { redact } from "../../../base/observe.ts";
 import { isSessionId } from "../../../base/text.ts";

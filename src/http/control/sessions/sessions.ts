@@ -1,6 +1,7 @@
 import type { RunUsage, Session, SessionMessage } from "../../../../generated/http/client/types.gen.ts";
 import { formatModel } from "../../../agent/model.ts";
-import { textOf, type Message } from "../../../agent/engine.ts";
+import { textOf } from "../../../agent/session/transcript.ts";
+import type { Message } from "../../../agent/engine.ts";
 import {
   activeRuns,
   cursorBehind,

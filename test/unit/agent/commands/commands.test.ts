@@ -3,12 +3,8 @@ import { test } from "node:test";
 import { Commands, parseCommand, type Command, type Directive } from "../../../../src/agent/agent.ts";
 import { conversationCommands } from "../../../../src/agent/commands/conversation.ts";
 import { modelCommands } from "../../../../src/agent/commands/model.ts";
-import {
-  quickCommands,
-  skillCommands,
-  type QuickCommand,
-  serviceCommands,
-} from "../../../../src/agent/commands/service.ts";
+import { quickCommands, type QuickCommand, serviceCommands } from "../../../../src/agent/commands/service.ts";
+import { skillCommands } from "../../../../src/agent/skills/skills.ts";
 import { sessionCommands } from "../../../../src/agent/commands/session.ts";
 import { createTestAgent, testTool, type TestAgent } from "../../../harness/agent.ts";
 
