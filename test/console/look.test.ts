@@ -54,7 +54,7 @@ for (const colorScheme of ["light", "dark"] as const) {
       for (const path of PAGES) {
         await page.goto(path);
         await page.locator("h1").waitFor();
-        await page.getByRole("status").filter({ hasText: "Loading" }).waitFor({ state: "detached" });
+        await page.getByRole("status").filter({ hasText: "Loading" }).first().waitFor({ state: "detached" });
         assert.deepEqual(await findings(page), [], path);
       }
       await page.getByRole("link", { name: "Chat" }).click();
@@ -80,7 +80,7 @@ test("no page is wider than a window of 320 px, which is also 1280 px at a zoom 
   for (const path of PAGES) {
     await page.goto(path);
     await page.locator("h1").waitFor();
-    await page.getByRole("status").filter({ hasText: "Loading" }).waitFor({ state: "detached" });
+    await page.getByRole("status").filter({ hasText: "Loading" }).first().waitFor({ state: "detached" });
     const wide = await page.evaluate(() => {
       const main = document.querySelector("main")!;
       return [document.documentElement.scrollWidth - innerWidth, main.scrollWidth - main.clientWidth];

@@ -37,7 +37,7 @@ async function openAsReader(shown: ConsoleTest, path: string): Promise<Page> {
 
 async function loaded(page: Page): Promise<void> {
   await page.locator("h1").waitFor();
-  await page.getByRole("status").filter({ hasText: "Loading" }).waitFor({ state: "detached" });
+  await page.getByRole("status").filter({ hasText: "Loading" }).first().waitFor({ state: "detached" });
 }
 
 /** Presses each button of the page once. What it opens is closed again. */

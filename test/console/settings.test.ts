@@ -117,7 +117,7 @@ test("no secret is in any response to the page, and one is replaced without bein
   for (const path of [...sections.map((name) => `/settings/${name}`), "/platforms", "/logs", "/usage"]) {
     await page.goto(path);
     await page.locator("h1").waitFor();
-    await page.getByRole("status").filter({ hasText: "Loading" }).waitFor({ state: "detached" });
+    await page.getByRole("status").filter({ hasText: "Loading" }).first().waitFor({ state: "detached" });
   }
   await page.goto("/settings/platforms?q=telegram.token");
   await page.getByText("set", { exact: true }).waitFor();
