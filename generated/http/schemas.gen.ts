@@ -2236,6 +2236,10 @@ export const schemas: SchemaMap = {
       "reasoning",
       "tool_calls",
       "tool_call_id",
+      "tool",
+      "status",
+      "code",
+      "duration_seconds",
       "attachments",
       "run_id",
       "is_summary",
@@ -2249,6 +2253,12 @@ export const schemas: SchemaMap = {
       reasoning: { type: ["string", "null"] },
       tool_calls: { type: "array", items: { $ref: "#/components/schemas/RunToolCall" } },
       tool_call_id: { type: ["string", "null"] },
+      tool: { type: ["string", "null"] },
+      status: {
+        oneOf: [{ type: "string", enum: ["ok", "error", "denied", "aborted", "pending"] }, { type: "null" }],
+      },
+      code: { oneOf: [{ $ref: "#/components/schemas/ToolEndCode" }, { type: "null" }] },
+      duration_seconds: { type: ["number", "null"] },
       attachments: { type: "array", items: { $ref: "#/components/schemas/SessionAttachment" } },
       run_id: { type: ["string", "null"] },
       is_summary: { type: "boolean" },
@@ -2768,6 +2778,29 @@ export const schemas: SchemaMap = {
           jobs: { type: "array", items: { $ref: "#/components/schemas/FailingJob" } },
         },
       },
+    },
+  },
+  SchedulePreview: {
+    type: "object",
+    required: [
+      "object",
+      "schedule",
+      "schedule_kind",
+      "expression",
+      "description",
+      "time_zone",
+      "times",
+      "clock_changes",
+    ],
+    properties: {
+      object: { const: "agent.schedule.preview" },
+      schedule: { type: "string" },
+      schedule_kind: { type: "string", enum: ["once", "interval", "cron"] },
+      expression: { type: ["string", "null"] },
+      description: { type: "string" },
+      time_zone: { type: "string" },
+      times: { type: "array", items: { $ref: "#/components/schemas/JobTime" } },
+      clock_changes: { type: "array", items: { $ref: "#/components/schemas/JobTime" } },
     },
   },
   MessageStatus: { type: "string", enum: ["due", "sending", "delivered", "dead", "unknown", "dropped"] },
@@ -4997,6 +5030,7 @@ export interface SchemaTypes {
   DueJob: T.DueJob;
   FailingJob: T.FailingJob;
   Scheduler: T.Scheduler;
+  SchedulePreview: T.SchedulePreview;
   MessageStatus: T.MessageStatus;
   MessageAttempt: T.MessageAttempt;
   Message: T.Message;

@@ -33,6 +33,8 @@ export interface ChatActions {
   readonly closeViewer: () => void;
   /** Shift-Tab: selects the next permission mode. */
   readonly nextMode: () => void;
+  /** Loads messages before the first one that is shown, if there are any. */
+  readonly loadOlder: () => void;
   /** Esc twice: takes the last prompt back into the composer. */
   readonly editLast: () => void;
   /** Shows an error of the screen. */

@@ -15,7 +15,7 @@ import type { WritableStore, ChatState, Picker, Question } from "./state.ts";
 import { append, fillComposer, notice, restart } from "./items.ts";
 import { listModels, listSessions } from "./pickers.ts";
 import type { ChatActions, QuestionAnswer, SubmitMode } from "./actions.ts";
-import { joinHistory } from "./reduce.ts";
+import { joinHistory, showOlder } from "./reduce.ts";
 import { copyAnswer, exportSession, nextMode, runShell } from "./commands.ts";
 import { agentsPage, closeViewer, KEYS_PAGE, openViewer, outputPages } from "./viewer.ts";
 import type { ChatMachine } from "./actions.ts";
@@ -26,6 +26,7 @@ import { answersOf, nextPart, putQuestion, requestIdOf, removeQuestion } from ".
 /** Time in which a second Ctrl-C leaves the chat. */
 const LEAVE_WITHIN_MS = 3_000;
 const MAX_OUTPUT = 50_000;
+const OLDER_MESSAGES = 200;
 
 interface ChatOptions {
   readonly call: GatewayCall;
@@ -230,6 +231,26 @@ export class Chat implements ChatActions {
   readonly editLast = (): void => {
     const hasPrompt = this.#state.settled.some(({ kind }) => kind === "user");
     if (hasPrompt) this.#enqueue(() => this.#slash({ name: "undo", args: "" }, "/undo"));
+  };
+
+  readonly loadOlder = (): void => {
+    const { older, generation } = this.#state;
+    if (!older || older.isLoading) return;
+    const { before } = older;
+    const mark = (isLoading: boolean) =>
+      this.#update((state) => (state.older ? { ...state, older: { ...state.older, isLoading } } : state));
+    mark(true);
+    this.#try(async () => {
+      try {
+        const params = { session_id: this.#openId(), before, limit: OLDER_MESSAGES };
+        const page = await this.#options.call("session.history", params);
+        // Another session may be shown by now.
+        this.#update((state) => (state.generation === generation ? showOlder(state, page) : state));
+      } catch (error) {
+        mark(false);
+        throw error;
+      }
+    });
   };
 
   readonly fail = (error: unknown): void => this.#say("error", describeFailure(error));

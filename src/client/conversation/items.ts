@@ -44,6 +44,11 @@ export function restart(state: ChatState, items: readonly TranscriptItem[]): Cha
   return { ...state, generation: state.generation + 1, settled: kept, dropped: 0, live: [] };
 }
 
+/** Puts older items before the settled ones. */
+export function prepend(state: ChatState, items: readonly TranscriptItem[]): ChatState {
+  return { ...state, settled: [...items, ...state.settled], dropped: state.dropped - items.length };
+}
+
 /** Puts text into the composer: instead of `replaces` if the draft contains it, otherwise instead of the draft. */
 export function fillComposer(
   state: ChatState,

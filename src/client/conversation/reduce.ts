@@ -14,10 +14,17 @@ import {
   writeTool,
 } from "./reduce-turn.ts";
 import { addQuestion, cancelQuestion } from "./reduce-questions.ts";
-import type { GatewayEvent, SessionInfo, LiveSession, OpenRequest, TranscriptMessage } from "../gateway.ts";
+import type {
+  GatewayEvent,
+  SessionInfo,
+  LiveSession,
+  OpenRequest,
+  SessionHistoryResult,
+  TranscriptMessage,
+} from "../gateway.ts";
 import type { GatewayPayload } from "./gateway.ts";
-import { closeAll, notice, append, restart } from "./items.ts";
-import type { ChatState, Notification, TranscriptItem } from "./state.ts";
+import { closeAll, notice, append, prepend, restart } from "./items.ts";
+import type { ChatState, Notification, ToolItem, TranscriptItem } from "./state.ts";
 
 const MAX_NOTIFICATIONS = 5;
 const MAX_QUEUE = 32;
@@ -185,7 +192,7 @@ function background(state: ChatState, payload: GatewayPayload<"background.comple
 const MAX_TEXT = 200_000;
 
 export type OpenedSession = Pick<LiveSession, "session_id" | "messages" | "info"> &
-  Partial<Pick<LiveSession, "inflight" | "latest_seq" | "open_requests" | "running">>;
+  Partial<Pick<LiveSession, "inflight" | "latest_seq" | "message_count" | "open_requests" | "running">>;
 
 /** Most prompts that the up key and the search find. */
 const MAX_HISTORY = 1_000;
@@ -199,11 +206,14 @@ export function joinHistory(older: readonly string[], newer: readonly string[]):
 /** Shows a session. Notifications and the connection stay. */
 export function showSession(state: ChatState, opened: OpenedSession, nowMs: number): ChatState {
   const { session_id: id, info, inflight, open_requests: open = [] } = opened;
-  const messages = [...opened.messages, ...(inflight?.messages ?? [])];
+  const all = [...opened.messages, ...(inflight?.messages ?? [])];
+  // A call that still runs is shown by its own events.
+  const messages = opened.running === true ? all.filter(({ status }) => status !== "pending") : all;
   const prompts = messages.flatMap(({ role, text }) => (role === "user" && text ? [cleanText(text)] : []));
-  const { turn: _, ...rest } = state;
+  const { turn: _, older: __, ...rest } = state;
   const shown: ChatState = {
     ...restart(rest, messages.flatMap(itemsOf)),
+    ...olderThan(opened.messages, (opened.message_count ?? 0) > opened.messages.length),
     session: { id, title: "", cwd: "" },
     queue: [],
     questions: [],
@@ -217,6 +227,32 @@ export function showSession(state: ChatState, opened: OpenedSession, nowMs: numb
   const known = withInfo(shown, info);
   const working = opened.running === true ? atWork(known, inflight, nowMs) : known;
   return open.reduce((next, request) => reduceEvent(next, questionEvent(request, id, nowMs)), working);
+}
+
+function olderThan(messages: readonly TranscriptMessage[], hasMore: boolean): Pick<ChatState, "older"> {
+  const before = messages[0]?.message_id;
+  return hasMore && before !== undefined ? { older: { before, isLoading: false } } : {};
+}
+
+/** Puts a page of older messages before those that are shown. */
+export function showOlder(
+  state: ChatState,
+  { messages, has_more: hasMore }: Pick<SessionHistoryResult, "messages" | "has_more">,
+): ChatState {
+  const { older: _, ...rest } = prepend(state, messages.flatMap(itemsOf));
+  return { ...rest, ...olderThan(messages, hasMore) };
+}
+
+const TOOL_STATUS = {
+  ok: "done",
+  error: "failed",
+  denied: "failed",
+  aborted: "cut",
+  pending: "cut",
+} as const;
+
+function toolStatus(status: TranscriptMessage["status"]): ToolItem["status"] {
+  return status === undefined || status === "interrupted" ? "done" : TOOL_STATUS[status];
 }
 
 function itemsOf(message: TranscriptMessage, index: number): TranscriptItem[] {
@@ -234,18 +270,24 @@ function itemsOf(message: TranscriptMessage, index: number): TranscriptItem[] {
         ...(text === "" ? [] : [{ kind: "assistant" as const, id, text, status: "complete" as const }]),
       ];
     }
-    case "tool":
+    case "tool": {
+      const output = cleanHead((message.output ?? "").trimEnd(), MAX_TEXT);
+      const status = toolStatus(message.status);
       return [
         {
           kind: "tool",
           id,
           name: cleanLine(message.name ?? "tool", 80),
           context: cleanLine(message.context ?? ""),
-          status: "done",
+          status,
           progress: "",
           startedAtMs: 0,
+          ...(output === "" ? {} : { output }),
+          ...(status === "failed" && output !== "" ? { error: output } : {}),
+          ...(message.duration_s === undefined ? {} : { durationSeconds: message.duration_s }),
         },
       ];
+    }
     default:
       return text === "" ? [] : [{ kind: "notice", id, level: "info", text }];
   }

@@ -10,11 +10,17 @@ export interface ChatState {
   /** Grows whenever the transcript is replaced (another session, `/clear`); the screen must then be cleared. */
   readonly generation: number;
   /**
-   * Items that never change again, oldest first. Append-only within a generation, except items dropped from the front.
+   * Items that never change again, oldest first. Append-only within a generation, except items dropped from the front, or
+   * loaded before it on request.
    */
   readonly settled: readonly TranscriptItem[];
-  /** How many settled items were dropped from the front in this generation; `dropped + settled.length` only grows. */
+  /**
+   * How many settled items were dropped from the front in this generation, less those that were loaded before it;
+   * `dropped + settled.length` only grows.
+   */
   readonly dropped: number;
+  /** Messages before the first settled item that are not loaded; absent: it is the first one of the session. */
+  readonly older?: { readonly before: string; readonly isLoading: boolean };
   /** Items that still change, in order, after the settled ones. */
   readonly live: readonly TranscriptItem[];
   /** The running turn. */

@@ -43,6 +43,9 @@ export function Transcript({
         <div class="column">
           {session === undefined ? <Loading label="Opening the session" /> : null}
           {session !== undefined && isEmpty && !turn ? welcome : null}
+          {view.older ? (
+            <Older isLoading={view.older.isLoading} onLoad={chat.loadOlder} scroller={scroller} />
+          ) : null}
           <Windows items={settled} start={view.dropped} draw={drawItem} scroller={scroller} />
           {live.map(drawItem)}
           {turn && live.length === 0 && questions.length === 0 ? <Working activity={turn.activity} /> : null}
@@ -63,6 +66,37 @@ export function Transcript({
         </Button>
       )}
       <Announcer view={view} />
+    </div>
+  );
+}
+
+interface OlderProps {
+  readonly isLoading: boolean;
+  readonly onLoad: () => void;
+  readonly scroller: { readonly current: HTMLElement | null };
+}
+
+/** Loads older messages when the reader comes near to the first one. */
+function Older({ isLoading, onLoad, scroller }: OlderProps): JSX.Element {
+  const element = useRef<HTMLDivElement>(null);
+  useEffect(() => {
+    if (isLoading || !element.current) return undefined;
+    const observer = new IntersectionObserver(([entry]) => entry?.isIntersecting && onLoad(), {
+      root: scroller.current,
+      rootMargin: "600px 0px",
+    });
+    observer.observe(element.current);
+    return () => observer.disconnect();
+  }, [isLoading]);
+  return (
+    <div class="older" ref={element}>
+      {isLoading ? (
+        <Loading label="Loading older messages" />
+      ) : (
+        <Button look="quiet" onClick={onLoad}>
+          Older messages
+        </Button>
+      )}
     </div>
   );
 }
