@@ -63,7 +63,7 @@ test("usage is grouped and cut to a time by the address, and names the budgets o
   await using shown = await startConsole({ models, config: { agent: { day_token_budget: 1_000_000 } } });
   await runToEnd(shown, "one");
   const page = await shown.open("/usage?by=source&from=30");
-  await page.getByRole("table", { name: "Usage by source" }).getByText("http").waitFor();
+  await page.getByRole("table", { name: "Usage by source" }).getByText("HTTP API").waitFor();
   await page.getByRole("button", { name: "By key" }).click();
   await page.waitForURL("**by=key*");
   await page.getByRole("table", { name: "Usage by key" }).getByText("default").waitFor();

@@ -10,7 +10,7 @@ import { request, signedFetch } from "../../state/session.ts";
 import { Button, Loading, PageHeader, Problem, Time, useNow } from "../../ui/controls.tsx";
 import { attempt } from "../../ui/dialog.tsx";
 import { compactCount, cost, duration } from "../../ui/format.ts";
-import { RunBadge } from "../../ui/run-parts.tsx";
+import { RunBadge, sourceName } from "../../ui/run-parts.tsx";
 import { Stats } from "../../ui/stats.tsx";
 import { Facts } from "../../ui/table.tsx";
 import { RunAgain } from "./run-again.tsx";
@@ -141,9 +141,9 @@ function Origin({ run }: { readonly run: Run }): JSX.Element {
             run.delivery_id && <a href={`/webhooks/deliveries/${run.delivery_id}`}>{run.delivery_id}</a>,
           ],
           ["Scheduled job", run.occurrence_id && <Job occurrenceId={run.occurrence_id} />],
-          ["Started by", run.parent_id && <a href={`/runs/${run.parent_id}`}>{run.parent_id}</a>],
+          ["Parent run", run.parent_id && <a href={`/runs/${run.parent_id}`}>{run.parent_id}</a>],
           ["Messages", <Messages runId={run.id} />],
-          ["Source", run.source],
+          ["Started by", run.source === null ? null : sourceName(run.source)],
           ["Key", run.key],
           ["Log", canReadLog && <a href={`/logs?run=${run.id}`}>Lines of this run</a>],
           ["Run", <code>{run.id}</code>],
