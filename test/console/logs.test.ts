@@ -33,7 +33,7 @@ test("the log is followed live, leads to the run, and shows the lines of one run
   assert.equal(await lines.getByText("listening").count(), 0);
 });
 
-test("a paused log stays as it is, and goes on with every line written meanwhile", async () => {
+test("a paused log stays as it is, and then continues with every line written meanwhile", async () => {
   await using models = await refusing();
   await using shown = await startConsole({ models });
   const page = await shown.open("/logs");
@@ -67,7 +67,7 @@ test("the log is searched and filtered, and the filters are in the address", asy
   await page.getByText("No line matches these filters yet.").waitFor();
 });
 
-test("the log goes on after the gateway was killed and started again", async () => {
+test("the log continues after the gateway was killed and started again", async () => {
   await using models = await refusing();
   await using shown = await startConsole({ models });
   const page = await shown.open("/logs");

@@ -19,6 +19,7 @@ const PAGES = [
   "/settings/model",
   "/settings/keys",
   "/settings/browsers",
+  "/settings/check",
   "/settings?q=telegram",
 ];
 const axe = await readFile(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");

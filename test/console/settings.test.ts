@@ -156,7 +156,7 @@ test("a model is tested with a tool call and becomes the default", async () => {
   await dialog.getByText("it called the tool").waitFor();
   await page.keyboard.press("Escape");
   const row = page.getByRole("row").filter({ hasText: "local:other-model" });
-  await row.getByRole("button", { name: "Use as default: local:other-model" }).click();
+  await row.getByRole("button", { name: "Use as default local:other-model" }).click();
   await row.getByText("default", { exact: true }).waitFor();
   assert.match(await fileOf(shown), /default: local:other-model|"default": ?"local:other-model"/);
 });
@@ -178,7 +178,7 @@ test("a key is shown once, changed, rotated and revoked", async () => {
   await row.waitFor();
   assert.equal((await page.content()).includes(first), false);
   await row.getByRole("button", { name: "Change" }).click();
-  await page.getByRole("dialog").getByLabel("runs starts").check();
+  await page.getByRole("dialog").getByRole("checkbox", { name: /^runs/ }).check();
   await page.getByRole("dialog").getByRole("button", { name: "Save" }).click();
   await row.getByText("read, runs").waitFor();
   await row.getByRole("button", { name: "Rotate" }).click();

@@ -20,7 +20,7 @@ const COLUMNS: readonly Column<Run>[] = [
   { name: "Started", align: "end", cell: (run) => <Time at={run.created_at} /> },
 ];
 
-/** Filters that other pages link to, which the user can only take back. */
+/** Filters that other pages link to, which the user can only remove. */
 const GIVEN = ["model", "key"] as const;
 
 export function RunsPage({ query }: PageProps): JSX.Element {

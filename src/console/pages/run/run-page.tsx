@@ -44,6 +44,11 @@ function RunView({ run, step }: { readonly run: Run; readonly step: string | nul
   return (
     <>
       <Summary run={run} />
+      {run.status === "waiting_for_approval" ? (
+        <p class="run-waiting">
+          This run waits for an answer. <a href="/approvals">Answer it</a>
+        </p>
+      ) : null}
       {run.error ? <Problem message={run.error.message} /> : null}
       {problem ? <Problem message={problem} onRetry={reload} /> : null}
       {trace ? <TraceView trace={trace} chosen={step} /> : <Loading />}

@@ -3,6 +3,7 @@ import type { JSX } from "preact";
 import { useMemo, useState } from "preact/hooks";
 import type { AgentApiError } from "../../../client/request.ts";
 import { useCan } from "../../state/me.ts";
+import { createStore, useStore } from "../../state/store.ts";
 import { Button, Icon, Loading, Problem } from "../../ui/controls.tsx";
 import { plural } from "../../ui/format.ts";
 import { useConfiguration, type Configuration } from "./config.ts";
@@ -12,7 +13,7 @@ import { SettingField } from "./setting-field.tsx";
 
 interface FormProps {
   readonly description: string;
-  /** Every setting there is: edits stay while other sections are shown. */
+  /** Every setting there is: edits of other sections are saved together with those of this one. */
   readonly all: readonly Setting[];
   readonly settings: readonly Setting[];
 }
@@ -20,8 +21,12 @@ interface FormProps {
 /** Key of a setting and the text of its input; null: back to the default. */
 export type Draft = ReadonlyMap<string, string | null>;
 
+/** What is typed and not saved stays while other pages are shown. */
+const drafts = createStore<Draft>(new Map());
+
 export function ConfigForm({ description, all, settings }: FormProps): JSX.Element {
-  const [draft, setDraft] = useState<Draft>(new Map());
+  const draft = useStore(drafts, (value) => value);
+  const setDraft = (next: Draft) => drafts.update(() => next);
   const [problems, setProblems] = useState<ReadonlyMap<string, string>>(new Map());
   const [isSaving, setSaving] = useState(false);
   const { config, problem, isOutdated, reload } = useConfiguration(draft.size > 0);
@@ -30,7 +35,7 @@ export function ConfigForm({ description, all, settings }: FormProps): JSX.Eleme
   if (!config) return problem ? <Problem message={problem} onRetry={() => void reload()} /> : <Loading />;
   const set = (key: string, text: string | null | undefined) => {
     setProblems(new Map());
-    setDraft((before) => withText(before, key, text));
+    setDraft(withText(draft, key, text));
   };
   const review = () => {
     const found = mistakesOf(all, draft);
@@ -88,7 +93,7 @@ function withText(before: Draft, key: string, text: string | null | undefined): 
   return next;
 }
 
-/** The draft as values; what is the same as before is no change. */
+/** The draft as values; equal values are left out. */
 function editsOf(all: readonly Setting[], draft: Draft, { view }: Configuration): readonly Edit[] {
   return all.flatMap((setting): readonly Edit[] => {
     const text = draft.get(setting.key);

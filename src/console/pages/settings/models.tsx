@@ -95,7 +95,7 @@ function ModelTable({
       {canTest ? <Test model={id} /> : null}
       {canChange && !isDefault ? (
         <Button look="quiet" onClick={() => attempt(() => makeDefault(id), `${id} is the default now.`)}>
-          Use as default<span class="sr-only">: {id}</span>
+          Use as default<span class="sr-only"> {id}</span>
         </Button>
       ) : null}
     </>

@@ -7,6 +7,7 @@ import { useItem } from "../../state/resources.ts";
 import { Loading, PageHeader, Problem } from "../../ui/controls.tsx";
 import { SearchFilter } from "../../ui/filters.tsx";
 import { Browsers } from "./browsers.tsx";
+import { Check } from "./check.tsx";
 import { ConfigForm } from "./config-form.tsx";
 import { Keys } from "./keys.tsx";
 import { Models } from "./models.tsx";
@@ -17,6 +18,7 @@ const OWN: readonly (readonly [name: string, label: string, View: () => JSX.Elem
   ["models", "Models", Models],
   ["keys", "API keys", Keys],
   ["browsers", "Signed-in browsers", Browsers],
+  ["check", "Check", Check],
 ];
 
 export function SettingsPage({ params, query }: PageProps): JSX.Element {
