@@ -112,7 +112,10 @@ function ask(
 
 scenarioOfAll(
   401,
-  { title: "asks for a key, and names the scheme", except: SIGN_IN },
+  {
+    title: "every operation answers 401 without a key and its error conforms to the envelope",
+    except: SIGN_IN,
+  },
   async (service, operation) => {
     for (const [authorization, code] of [
       [undefined, "missing_api_key"],
