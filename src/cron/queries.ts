@@ -1,5 +1,4 @@
 /** The SQL of cron: jobs, occurrences and schedulers. */
-import { sql } from "kysely";
 import { firstIdAt } from "../base/text.ts";
 import type { Store, Tx } from "../store/store.ts";
 import type { CronJobRow, CronTickerRow, OccurrenceRow, OutboxRow } from "../store/schema/tables.ts";
@@ -282,12 +281,17 @@ export function listOccurrences(
   if (causes !== undefined) query = query.where("cause", "in", causes);
   if (timings !== undefined) query = query.where("timing", "in", timings);
   if (deliveryStatuses !== undefined) query = query.where("delivery_status", "in", deliveryStatuses);
-  // SQLite would read the whole window by the index of times, and sort it.
-  const scheduled = sql<number>`${sql.raw(dialect === "sqlite" ? "+scheduled_at" : "scheduled_at")}`;
+  // A sum has no index: SQLite would read the whole window by the index of times, and sort it.
+  const isSqlite = dialect === "sqlite";
   // An instant is claimed after it was due, and ids are made by the claim.
   if (fromMs !== undefined)
-    query = query.where(scheduled, ">=", fromMs).where("id", ">=", firstIdAt("occ", Math.max(0, fromMs)));
-  if (toMs !== undefined) query = query.where(scheduled, "<", toMs);
+    query = query
+      .where((eb) => eb(isSqlite ? eb("scheduled_at", "+", 0) : eb.ref("scheduled_at"), ">=", fromMs))
+      .where("id", ">=", firstIdAt("occ", Math.max(0, fromMs)));
+  if (toMs !== undefined)
+    query = query.where((eb) =>
+      eb(isSqlite ? eb("scheduled_at", "+", 0) : eb.ref("scheduled_at"), "<", toMs),
+    );
   if (before !== undefined) query = query.where("id", "<", before);
   return query.orderBy("id", "desc").limit(limit).execute();
 }
