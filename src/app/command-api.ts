@@ -70,7 +70,7 @@ export class CommandApi {
     await this.#openStore(!isRead(operation));
     const needs = {
       localModels: /Model|Provider|Price/.test(operation) || namesModel(JSON.stringify(body ?? null)),
-      targets: /Route|Deliver|Platform/.test(operation),
+      targets: /Route|Deliver|^testPlatform/.test(operation),
     };
     return (await this.#openApi(needs)).perform(call, CALLER);
   }

@@ -44,20 +44,6 @@ export function leasedSessions({ read }: Reader, ids: readonly string[]): Promis
     .execute();
 }
 
-/** Returns the owners of kept sessions other than `owner`, at most `limit`, by name. */
-export async function otherOwners({ read }: Reader, owner: string, limit: number): Promise<string[]> {
-  const rows = await read
-    .selectFrom("sessions")
-    .select("owner")
-    .distinct()
-    .where((is) => is("transient", "=", is.lit(0)))
-    .where("owner", "!=", owner)
-    .orderBy("owner")
-    .limit(limit)
-    .execute();
-  return rows.map((row) => row.owner);
-}
-
 /** Counts the sessions that are kept. */
 export async function countStored({ read }: Reader): Promise<number> {
   const row = await read

@@ -1,11 +1,13 @@
 /** `agentd sessions`: reads saved sessions from the database, whether the service runs or not. */
 import process from "node:process";
 import { defineCommand } from "citty";
-import { otherOwners, type SessionSummary } from "../../agent/session/queries.ts";
 import { Sessions } from "../../agent/session/sessions.ts";
 import { ServiceError } from "../../base/errors.ts";
 import type { Store } from "../../store/store.ts";
 import type { SessionRow } from "../../store/schema/tables.ts";
+import type { Session } from "../../client/http.ts";
+import { withApi, type Api } from "../kit/api.ts";
+import { defineApiCommand } from "../kit/command.ts";
 import { UsageError } from "../kit/arguments.ts";
 import { listTime, print, printData, printJson, printTable, warn } from "../kit/output.ts";
 import {
@@ -40,10 +42,14 @@ const session = requiredArgument(
   "Id or exact title of the session. The newest session with that title is used",
 );
 
-const list = defineCommand({
+const list = defineApiCommand({
   meta: { name: "list", description: "List the saved sessions of an owner, newest first" },
   args: {
-    owner,
+    owner: {
+      ...owner,
+      default: undefined,
+      description: `${owner.description}. Default: ${MAIN_OWNER}, on a server that of the key`,
+    },
     all: switchOption(
       "List all sessions: of every owner, and also those of single requests, sub-agents and background tasks",
     ),
@@ -54,31 +60,49 @@ const list = defineCommand({
   },
   async run({ args }) {
     const limit = toLimit(args.limit, MAX_LIMIT);
-    const database = await findDatabase();
-    if (!database.exists) {
-      warn(noDatabase(database.location));
-      if (args.json) printJson({ sessions: [], next_cursor: null });
-      return;
-    }
-    await withDatabase(database, async (store) => {
-      const cursor = args.cursor === undefined ? {} : { cursor: args.cursor };
-      const page = await new Sessions(store).list({
-        owner: args.owner,
-        all: args.all === true,
-        limit,
-        ...cursor,
-      });
-      if (args.json) {
-        printJson({ sessions: page.sessions.map(entryOf), next_cursor: page.nextCursor ?? null });
-      } else if (args.quiet) for (const { id } of page.sessions) printData(id);
-      else if (page.sessions.length > 0) printSessions(page.sessions, args.all === true);
-      if (page.sessions.length === 0)
-        warn(args.all ? "No sessions exist yet." : await emptyHint(store, args.owner));
-      if (page.nextCursor !== undefined && !args.json)
-        warn(`More sessions follow: pass --cursor ${page.nextCursor}`);
+    await withApi(async (api) => {
+      const headers = args.all ? api.anyOwner : ownerHeader(api, args.owner);
+      const filter = args.all ? { internal: true, stateless: true } : {};
+      const { sessions, next } = await listSessions(api, filter, { headers, limit, cursor: args.cursor });
+      if (args.json) printJson({ sessions, next_cursor: next });
+      else if (args.quiet) for (const { id } of sessions) printData(id);
+      else if (sessions.length > 0) printSessions(sessions, args.all === true);
+      if (sessions.length === 0)
+        warn(args.all ? "No sessions exist yet." : await emptyHint(api, args.owner ?? MAIN_OWNER));
+      if (next !== null && !args.json) warn(`More sessions follow: pass --cursor ${next}`);
     });
   },
 });
+
+/** Sessions of one request. */
+const PAGE = 100;
+
+async function listSessions(
+  { client }: Api,
+  filter: { readonly internal?: boolean; readonly stateless?: boolean },
+  {
+    headers,
+    limit,
+    cursor,
+  }: { readonly headers: Api["anyOwner"]; readonly limit: number; readonly cursor?: string | undefined },
+): Promise<{ readonly sessions: readonly Session[]; readonly next: string | null }> {
+  const sessions: Session[] = [];
+  for (let after = cursor; ;) {
+    const size = Math.min(PAGE, limit - sessions.length);
+    const query = { ...filter, limit: size, ...(after === undefined ? {} : { after }) };
+    const { data: page } = await client.listSessions({ query, headers });
+    sessions.push(...page.data);
+    const next = page.has_more ? page.last_id : null;
+    if (next === null || sessions.length >= limit) return { sessions, next };
+    after = next;
+  }
+}
+
+/** On a server, the key's own owner is the default. */
+function ownerHeader(api: Api, name: string | undefined): Api["anyOwner"] {
+  if (name !== undefined) return api.target ? { "X-Agent-Owner": name } : api.ownedBy(name);
+  return api.target ? {} : api.ownedBy(MAIN_OWNER);
+}
 
 const show = defineCommand({
   meta: { name: "show", description: `Print a session with its last ${SHOWN_MESSAGES} messages` },
@@ -197,41 +221,27 @@ async function* shownMessages(store: Store, row: SessionRow, all: boolean): Asyn
   }
 }
 
-async function emptyHint(store: Store, name: string): Promise<string> {
-  const others = (await otherOwners(store, name, MAX_OWNERS)).map(oneLine).join(", ");
+async function emptyHint(api: Api, name: string): Promise<string> {
+  const all = await listSessions(api, {}, { headers: api.anyOwner, limit: PAGE });
+  const owners = [...new Set(all.sessions.map((each) => each.owner))].filter((each) => each !== name);
+  const others = owners.slice(0, MAX_OWNERS).toSorted().map(oneLine).join(", ");
   const hint = others === "" ? "" : ` Other owners with sessions: ${others}. Select one with --owner.`;
   return `${JSON.stringify(name)} has no sessions.${hint}`;
 }
 
-function printSessions(sessions: readonly SessionSummary[], hasOwners: boolean): void {
+function printSessions(sessions: readonly Session[], hasOwners: boolean): void {
   const nowMs = Date.now();
   printTable(
     ["ID", "UPDATED", "MESSAGES", ...(hasOwners ? ["OWNER"] : []), "SOURCE", "TITLE"],
     sessions.map((each) => [
       each.id,
-      listTime(each.updatedAtMs, nowMs),
-      String(each.messageCount),
+      listTime(each.updated_at * 1000, nowMs),
+      String(each.message_count),
       ...(hasOwners ? [oneLine(each.owner)] : []),
       each.source,
       oneLine(each.title ?? each.preview),
     ]),
   );
-}
-
-function entryOf(each: SessionSummary): Readonly<Record<string, unknown>> {
-  return {
-    id: each.id,
-    owner: each.owner,
-    title: each.title,
-    preview: each.preview,
-    source: each.source,
-    model: each.model,
-    cwd: each.cwd,
-    message_count: each.messageCount,
-    created_at: new Date(each.createdAtMs).toISOString(),
-    updated_at: new Date(each.updatedAtMs).toISOString(),
-    is_busy: each.isBusy,
-  };
 }
 
 function nameOf({ title }: SessionRow): string {

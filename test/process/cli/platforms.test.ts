@@ -28,7 +28,7 @@ interface Entry {
   readonly status: string;
   readonly missing: readonly string[];
   readonly keys: readonly string[];
-  readonly home_channel: string | null;
+  readonly home: string | null;
 }
 
 async function listed(
@@ -52,7 +52,7 @@ describe("agentd platforms list", () => {
       ".env": `MY_TOKEN=${TOKEN}\n`,
     });
     const found = await listed(made.home);
-    const { name, status, missing, keys, home_channel: home } = found.get("telegram") ?? assert.fail();
+    const { name, status, missing, keys, home } = found.get("telegram") ?? assert.fail();
     assert.deepEqual(
       [name, status, missing, keys, home],
       ["telegram", "ready", [], ["token", "home_channel", "home_thread"], "-1001:7"],

@@ -66,7 +66,7 @@ function numbered(count: number): readonly Message[] {
 describe("agentd sessions", () => {
   it("prints the usage of each command with --help", async () => {
     for (const [name, ...texts] of [
-      ["list", "--owner <name>", "(default default)", "--limit <number>", "--cursor", "--json"],
+      ["list", "--owner <name>", "--limit <number>", "--cursor", "--json"],
       ["show", "<session>", "--all", "--json"],
       ["export", "--format <format>", "one of json, markdown", "--output <file>", "--force"],
       ["delete", "-y, --yes"],
@@ -84,7 +84,10 @@ describe("agentd sessions", () => {
     const list = await agentd(["sessions", "list", "--json"], env);
     assert.equal(list.code, 0);
     assert.deepEqual(JSON.parse(list.stdout), { sessions: [], next_cursor: null });
-    assert.match(list.stderr, /^The database does not exist yet \([^\n]*state\.db\)[^\n]*\n$/);
+    assert.match(
+      list.stderr,
+      /^The database does not exist yet \([^\n]*state\.db\)[^\n]*\n"default" has no sessions\.\n$/,
+    );
     for (const words of [
       ["show", "x"],
       ["export", "x"],
