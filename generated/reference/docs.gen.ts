@@ -2876,7 +2876,7 @@ td:empty{display:none}
 <section id="operation-preview-schedule" class="entry">
 <h3><a href="#operation-preview-schedule"><b class="badge get">GET</b> <code>/v1/scheduler/preview</code></a></h3>
 <p>Get what a schedule means</p>
-<p>Reads a schedule as people write it, and returns its next times as the scheduler computes them from now. Stores nothing. Text that is no schedule returns 400 <code>invalid_schedule</code> with what to write instead.</p>
+<p>Reads a schedule as people write it, and returns its next times as the scheduler computes them from now. Stores nothing. Other text returns 400 <code>invalid_schedule</code> with what to write instead.</p>
 <p>Operation <code>previewSchedule</code>. Needs a key with the scope <code>read</code>.</p>
 <section id="operation-preview-schedule-parameters">
 <h4><a href="#operation-preview-schedule-parameters">Parameters</a></h4>
@@ -9636,7 +9636,7 @@ td:empty{display:none}
 <tr><td><code>expression</code></td><td>string or null</td><td>Required. The cron expression. Null for other kinds.</td></tr>
 <tr><td><code>description</code></td><td>string</td><td>Required. In words, such as <code>At 09:00, Monday through Friday</code>.</td></tr>
 <tr><td><code>time_zone</code></td><td>string</td><td>Required.</td></tr>
-<tr><td><code>times</code></td><td>array of <a href="#schema-job-time">JobTime</a></td><td>Required. The next times. Fewer than asked for if no more follow.</td></tr>
+<tr><td><code>times</code></td><td>array of <a href="#schema-job-time">JobTime</a></td><td>Required. The next times. Fewer than <code>count</code> where the schedule ends.</td></tr>
 <tr><td><code>clock_changes</code></td><td>array of <a href="#schema-job-time">JobTime</a></td><td>Required. Times within a year that a clock change moves or repeats, at most 8.</td></tr>
 </tbody>
 </table>

@@ -614,7 +614,7 @@ export class AgentClient extends HeyApiClient {
     /**
      * Get what a schedule means
      *
-     * Reads a schedule as people write it, and returns its next times as the scheduler computes them from now. Stores nothing. Text that is no schedule returns 400 `invalid_schedule` with what to write instead.
+     * Reads a schedule as people write it, and returns its next times as the scheduler computes them from now. Stores nothing. Other text returns 400 `invalid_schedule` with what to write instead.
      */
     public previewSchedule<ThrowOnError extends boolean = true>(options: Options<PreviewScheduleData, ThrowOnError>): RequestResult<PreviewScheduleResponses, PreviewScheduleErrors, ThrowOnError> {
         return (options.client ?? this.client).get<PreviewScheduleResponses, PreviewScheduleErrors, ThrowOnError>({

@@ -3807,7 +3807,7 @@ export type SchedulePreview = {
     description: string;
     time_zone: string;
     /**
-     * The next times. Fewer than asked for if no more follow.
+     * The next times. Fewer than `count` where the schedule ends.
      */
     times: Array<JobTime>;
     /**

@@ -1193,7 +1193,7 @@ type PreviewScheduleParams struct {
 // PreviewSchedule: Get what a schedule means.
 //
 // Reads a schedule as people write it, and returns its next times as the scheduler computes them from now.
-// Stores nothing. Text that is no schedule returns 400 `invalid_schedule` with what to write instead.
+// Stores nothing. Other text returns 400 `invalid_schedule` with what to write instead.
 //
 // It sends `GET /v1/scheduler/preview`. It needs a key with the scope `read`.
 func (c *Client) PreviewSchedule(ctx context.Context, params PreviewScheduleParams, options ...RequestOption) (*SchedulePreview, error) {

@@ -6138,7 +6138,7 @@ type SchedulePreview struct {
 
 	TimeZone string `json:"time_zone"`
 
-	// The next times. Fewer than asked for if no more follow.
+	// The next times. Fewer than `count` where the schedule ends.
 	Times []JobTime `json:"times"`
 
 	// Times within a year that a clock change moves or repeats, at most 8.

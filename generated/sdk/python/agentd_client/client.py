@@ -1618,8 +1618,7 @@ class AgentClient(SyncBase):
         """Get what a schedule means.
 
         Reads a schedule as people write it, and returns its next times as the scheduler computes them from
-        now. Stores nothing. Text that is no schedule returns 400 `invalid_schedule` with what to write
-        instead.
+        now. Stores nothing. Other text returns 400 `invalid_schedule` with what to write instead.
 
         `GET /v1/scheduler/preview`. Needs a key with the scope `read`.
 

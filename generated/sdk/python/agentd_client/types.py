@@ -2808,7 +2808,7 @@ _SchedulePreviewRequired = TypedDict(
         #: In words, such as `At 09:00, Monday through Friday`.
         "description": str,
         "time_zone": str,
-        #: The next times. Fewer than asked for if no more follow.
+        #: The next times. Fewer than `count` where the schedule ends.
         "times": list["JobTime"],
         #: Times within a year that a clock change moves or repeats, at most 8.
         "clock_changes": list["JobTime"],
