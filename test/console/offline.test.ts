@@ -23,11 +23,11 @@ test("an approval survives a kill of the gateway, and a message written meanwhil
   await page.waitForURL(/\/chat\/(?!new)/);
   await shown.kill();
   await page.getByText("The gateway does not answer.").waitFor();
+  await page.getByRole("button", { name: "Try now" }).click();
+  await page.getByText("The gateway does not answer.").waitFor();
   await send(page, "written while it was away");
   await conversation(page).getByText("Kept here, sent when the gateway answers").waitFor();
   await shown.restart();
-  await page.getByRole("button", { name: "Try now" }).click();
-  await page.getByText("The gateway does not answer.").waitFor({ state: "detached" });
   await card.getByRole("button", { name: "Allow once" }).click();
   await conversation(page)
     .getByText(/terminal answered \(ok\)/)
