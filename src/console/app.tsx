@@ -31,7 +31,7 @@ export function App(): JSX.Element {
       <a class="skip-link" href="#main">
         Skip to the page
       </a>
-      <Rail current={match?.name} onSearch={() => show("palette")} />
+      <Rail path={path} onSearch={() => show("palette")} />
       <div class="main-column">
         <Banner />
         <main id="main" class="page" tabIndex={-1}>
@@ -107,11 +107,11 @@ function useScroll(historyKey: string, name: string, isLoaded: boolean): void {
 }
 
 interface RailProps {
-  readonly current: RouteName | undefined;
+  readonly path: string;
   readonly onSearch: () => void;
 }
 
-function Rail({ current, onSearch }: RailProps): JSX.Element {
+function Rail({ path, onSearch }: RailProps): JSX.Element {
   const [isMoreOpen, setMoreOpen] = useState(false);
   const hasMore = NAVIGATION.length > BAR_ENTRIES;
   return (
@@ -125,7 +125,7 @@ function Rail({ current, onSearch }: RailProps): JSX.Element {
           <li key={route} class={index < BAR_ENTRIES ? "rail-first" : "rail-other"}>
             <a
               href={href}
-              aria-current={route === current ? "page" : undefined}
+              aria-current={isBelow(href, path) ? "page" : undefined}
               onClick={() => setMoreOpen(false)}
             >
               <Icon name={icon} />
@@ -190,6 +190,11 @@ function SignOut(): JSX.Element | null {
       <span>Sign out</span>
     </button>
   );
+}
+
+/** Whether a path is that of an entry, or of one of its pages. */
+function isBelow(entry: string, path: string): boolean {
+  return path === entry || path.startsWith(`${entry}/`);
 }
 
 const THEMES: readonly {

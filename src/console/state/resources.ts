@@ -72,7 +72,8 @@ function mark(change: Change | undefined): void {
 function soon(resource: Resource): void {
   resource.timer ??= setTimeout(() => {
     resource.timer = undefined;
-    void refresh(resource);
+    // What is no longer shown stays stale until it is.
+    if (resource.shown > 0) void refresh(resource);
   }, GATHER_MS);
 }
 
@@ -88,6 +89,15 @@ export function refreshTopic(topic: string): void {
     resource.isStale = true;
     if (resource.shown > 0) void refresh(resource);
   }
+}
+
+/** Forgets an object that is about to be deleted, so that its page does not ask for it again. */
+export function forgetItem(address: string): void {
+  kept.delete(itemKey(address));
+}
+
+function itemKey(address: string): string {
+  return `item ${address}`;
 }
 
 /** Keeps a resource while its part of the page is shown, and for Back afterwards. */
@@ -116,7 +126,7 @@ interface ListResource<T> extends Resource {
 }
 
 /**
- * Returns a list of the API, newest first, and follows its changes.
+ * Returns a list of the API, newest first, and follows its changes. `idOf` gives rows an id that have only a name.
  *
  * ```tsx
  * const runs = useList<Run>("/v1/runs", { status: query.get("status") ?? "" }, ["run"]);
@@ -126,18 +136,27 @@ export function useList<T extends { readonly id: string }>(
   url: string,
   query: Query,
   topics: readonly string[],
+  idOf?: (row: T) => string,
 ): ListView<T> {
   const key = addressOf(url, {}, query);
-  const resource = useResource(key, () => createList<T>(url, query, topics));
+  const resource = useResource(key, () => createList<T>({ url, query, topics, idOf }));
   const state = useStore(resource.store, (value) => value);
   return { ...state, loadMore: () => void resource.more(), reload: () => void refresh(resource) };
 }
 
-function createList<T extends { readonly id: string }>(
-  url: string,
-  query: Query,
-  topics: readonly string[],
-): ListResource<T> {
+interface ListSource<T> {
+  readonly url: string;
+  readonly query: Query;
+  readonly topics: readonly string[];
+  readonly idOf: ((row: T) => string) | undefined;
+}
+
+function createList<T extends { readonly id: string }>({
+  url,
+  query,
+  topics,
+  idOf,
+}: ListSource<T>): ListResource<T> {
   const store = createStore<ListState<T>>({
     items: [],
     after: undefined,
@@ -147,8 +166,11 @@ function createList<T extends { readonly id: string }>(
     isLoadingMore: false,
     asOf: 0,
   });
-  const page = (after: string | undefined) =>
-    request<{ url: string; query?: object }, Page<T>>({ url, query: { limit: PAGE_SIZE, ...query, after } });
+  const page = async (after: string | undefined): Promise<Page<T>> => {
+    const sent = { url, query: { limit: PAGE_SIZE, ...query, after } };
+    const found = await request<{ url: string; query?: object }, Page<T>>(sent);
+    return idOf ? { ...found, data: found.data.map((row) => ({ ...row, id: idOf(row) })) } : found;
+  };
   const read = async () => {
     try {
       const first = await page(undefined);
@@ -214,7 +236,7 @@ interface ItemResource<T> extends Resource {
 
 /** Returns one object of the API, and follows its changes. `address` is its path; `id` is what the feed calls it. */
 export function useItem<T>(address: string, topic: string | readonly string[], id?: string): ItemView<T> {
-  const resource = useResource(`item ${address}`, (): ItemResource<T> => {
+  const resource = useResource(itemKey(address), (): ItemResource<T> => {
     const store = createStore<ItemState<T>>({ item: undefined, status: "loading", problem: "" });
     const read = async () => {
       try {

@@ -162,6 +162,7 @@ export const SHAPES = {
     ["path", { d: "m6 6 12 12" }],
   ],
   check: [["path", { d: "M20 6 9 17l-5-5" }]],
+  dash: [["path", { d: "M5 12h14" }]],
   stop: [["rect", { width: "18", height: "18", x: "3", y: "3", rx: "2" }]],
   enter: [
     ["path", { d: "m5 12 7-7 7 7" }],
