@@ -22,7 +22,7 @@ test("the palette finds a page and a session by a few letters", async () => {
   await conversation(page).getByText("a conversation about lighthouses").first().waitFor();
 });
 
-test("single keys go to pages and through rows, and not while somebody types; they can be switched off", async () => {
+test("single keys go to pages and through rows, and not while a person types; they can be switched off", async () => {
   await using shown = await startConsole();
   const page = await shown.open();
   await send(page, "hello");

@@ -23,11 +23,11 @@ test("an approval survives a kill of the gateway, and a message written meanwhil
   await page.waitForURL(/\/chat\/(?!new)/);
   await shown.kill();
   await page.getByText("The gateway does not answer.").waitFor();
+  await page.getByRole("button", { name: "Try now" }).click();
+  await page.getByText("The gateway does not answer.").waitFor();
   await send(page, "written while it was away");
   await conversation(page).getByText("Kept here, sent when the gateway answers").waitFor();
   await shown.restart();
-  await page.getByRole("button", { name: "Try now" }).click();
-  await page.getByText("The gateway does not answer.").waitFor({ state: "detached" });
   await card.getByRole("button", { name: "Allow once" }).click();
   await conversation(page)
     .getByText(/terminal answered \(ok\)/)
@@ -53,18 +53,16 @@ test("a message written offline is sent once by the next page, when the tab was 
   await page.getByText("The gateway does not answer.").waitFor();
   await send(page, "kept in the browser");
   await conversation(page).getByText("Kept here").waitFor();
+  const address = page.url();
+  await page.close();
   await shown.restart();
-  // The page that comes now is another one: the first one has forgotten nothing, since all of it was kept.
-  await page.reload();
-  await conversation(page)
-    .getByText(/kept in the browser/)
-    .first()
-    .waitFor();
-  await page.getByRole("button", { name: "Stop" }).waitFor({ state: "detached" });
-  await conversation(page)
+  const next = await shown.newPage();
+  await next.goto(address);
+  await conversation(next)
     .getByText(/kept in the browser/)
     .nth(1)
     .waitFor();
+  await next.getByRole("button", { name: "Stop" }).waitFor({ state: "detached" });
   assert.deepEqual(await messagesOf(shown, "user"), ["hello", "kept in the browser"]);
-  assert.equal(await composer(page).inputValue(), "");
+  assert.equal(await composer(next).inputValue(), "");
 });

@@ -34,7 +34,7 @@ export interface ConsoleTest extends AsyncDisposable {
   allow(message: RegExp): void;
   /** Kills the gateway. The page may complain that it does not reach it. */
   kill(): Promise<void>;
-  /** Starts it again where it was. */
+  /** Starts it again where it was, and waits until the pages have reconnected. */
   restart(): Promise<void>;
 }
 
@@ -48,6 +48,7 @@ function connect(): Promise<Browser> {
 const WIDTH = 1_280;
 const HEIGHT = 800;
 const PHONE = 720;
+const PATIENCE_MS = 120_000;
 
 /** Starts a gateway and a browser context. Nobody is signed in yet. */
 export async function startConsole(options: ConsoleOptions = {}): Promise<ConsoleTest> {
@@ -67,6 +68,8 @@ export async function startConsole(options: ConsoleOptions = {}): Promise<Consol
     isMobile: isPhone,
     baseURL: url,
   });
+  // Busy machines take twenty times as long.
+  context.setDefaultTimeout(PATIENCE_MS);
   const problems: string[] = [];
   const state: Watched = { isDown: false, allowed: [] };
   await watchRequests(context, url, problems);
@@ -105,6 +108,10 @@ export async function startConsole(options: ConsoleOptions = {}): Promise<Consol
     },
     restart: async () => {
       gateway = await place.start(Number(new URL(url).port));
+      // As when the network is back: the page tries again at once.
+      for (const each of context.pages()) await each.evaluate(() => void dispatchEvent(new Event("online")));
+      for (const each of context.pages())
+        await each.getByText("The gateway does not answer.").waitFor({ state: "detached" });
       state.isDown = false;
     },
     async [Symbol.asyncDispose]() {
