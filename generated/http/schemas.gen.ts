@@ -2236,6 +2236,10 @@ export const schemas: SchemaMap = {
       "reasoning",
       "tool_calls",
       "tool_call_id",
+      "tool",
+      "status",
+      "code",
+      "duration_seconds",
       "attachments",
       "run_id",
       "is_summary",
@@ -2249,6 +2253,12 @@ export const schemas: SchemaMap = {
       reasoning: { type: ["string", "null"] },
       tool_calls: { type: "array", items: { $ref: "#/components/schemas/RunToolCall" } },
       tool_call_id: { type: ["string", "null"] },
+      tool: { type: ["string", "null"] },
+      status: {
+        oneOf: [{ type: "string", enum: ["ok", "error", "denied", "aborted", "pending"] }, { type: "null" }],
+      },
+      code: { oneOf: [{ $ref: "#/components/schemas/ToolEndCode" }, { type: "null" }] },
+      duration_seconds: { type: ["number", "null"] },
       attachments: { type: "array", items: { $ref: "#/components/schemas/SessionAttachment" } },
       run_id: { type: ["string", "null"] },
       is_summary: { type: "boolean" },
@@ -2770,6 +2780,29 @@ export const schemas: SchemaMap = {
       },
     },
   },
+  SchedulePreview: {
+    type: "object",
+    required: [
+      "object",
+      "schedule",
+      "schedule_kind",
+      "expression",
+      "description",
+      "time_zone",
+      "times",
+      "clock_changes",
+    ],
+    properties: {
+      object: { const: "agent.schedule.preview" },
+      schedule: { type: "string" },
+      schedule_kind: { type: "string", enum: ["once", "interval", "cron"] },
+      expression: { type: ["string", "null"] },
+      description: { type: "string" },
+      time_zone: { type: "string" },
+      times: { type: "array", items: { $ref: "#/components/schemas/JobTime" } },
+      clock_changes: { type: "array", items: { $ref: "#/components/schemas/JobTime" } },
+    },
+  },
   MessageStatus: { type: "string", enum: ["due", "sending", "delivered", "dead", "unknown", "dropped"] },
   MessageAttempt: {
     type: "object",
@@ -2802,6 +2835,7 @@ export const schemas: SchemaMap = {
       "last_error",
       "hint",
       "text",
+      "files",
       "created_at",
       "ended_at",
     ],
@@ -2826,6 +2860,7 @@ export const schemas: SchemaMap = {
       last_error: { type: ["string", "null"] },
       hint: { type: ["string", "null"] },
       text: { type: ["string", "null"] },
+      files: { oneOf: [{ type: "array", items: { type: "string" } }, { type: "null" }] },
       created_at: { type: "number" },
       ended_at: { type: ["number", "null"] },
     },
@@ -4997,6 +5032,7 @@ export interface SchemaTypes {
   DueJob: T.DueJob;
   FailingJob: T.FailingJob;
   Scheduler: T.Scheduler;
+  SchedulePreview: T.SchedulePreview;
   MessageStatus: T.MessageStatus;
   MessageAttempt: T.MessageAttempt;
   Message: T.Message;

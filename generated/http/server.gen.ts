@@ -527,6 +527,16 @@ export interface Operations {
       | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetSchedulerErrors[429] }
       | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetSchedulerErrors[503] }
   };
+  /** Get what a schedule means */
+  previewSchedule: {
+    request: { readonly query: WithDefaults<NonNullable<T.PreviewScheduleData["query"]>, "count">; readonly headers: LowercaseKeys<NonNullable<T.PreviewScheduleData["headers"]>> };
+    response:
+      | { readonly status: 200; readonly body: T.PreviewScheduleResponses[200] }
+      | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.PreviewScheduleErrors[400] }
+      | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.PreviewScheduleErrors[401] }
+      | { readonly status: 403; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.PreviewScheduleErrors[403] }
+      | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.PreviewScheduleErrors[429] }
+  };
   /** List outbound messages, newest first */
   listMessages: {
     request: { readonly query: WithDefaults<NonNullable<T.ListMessagesData["query"]>, "limit">; readonly headers: LowercaseKeys<NonNullable<T.ListMessagesData["headers"]>> };
@@ -4016,6 +4026,55 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
         headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
       },
       "503": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+    },
+  },
+  previewSchedule: {
+    method: "GET",
+    route: "/v1/scheduler/preview",
+    tags: ["Jobs"],
+    security: [{ bearerAuth: [] }],
+    scope: "read",
+    strict: true,
+    query: {
+      coerce: { schedule: "string", time_zone: "string", count: "integer" },
+      defaults: { count: 5 },
+      schema: {
+        type: "object",
+        required: ["schedule"],
+        properties: {
+          schedule: { type: "string", minLength: 1, maxLength: 256 },
+          time_zone: { type: "string", minLength: 1, maxLength: 64 },
+          count: { type: "integer", minimum: 1, maximum: 50 },
+        },
+      },
+    },
+    headers: {
+      coerce: { "x-agent-owner": "string" },
+      defaults: {},
+      schema: {
+        type: "object",
+        required: [],
+        properties: { "x-agent-owner": { type: "string", minLength: 1, maxLength: 64 } },
+      },
+    },
+    responses: {
+      "200": { json: { $ref: "#/components/schemas/SchedulePreview" }, headers: ["x-request-id", "traceparent"] },
+      "400": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "401": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "www-authenticate"],
+      },
+      "403": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "429": {
         json: { $ref: "#/components/schemas/ErrorEnvelope" },
         headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
       },

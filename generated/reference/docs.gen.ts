@@ -153,6 +153,7 @@ td:empty{display:none}
 <li><a href="#operation-get-occurrence-output"><b class="badge get">GET</b> <span>Get the output of an occurrence</span></a></li>
 <li><a href="#operation-get-calendar"><b class="badge get">GET</b> <span>Show past and planned runs</span></a></li>
 <li><a href="#operation-get-scheduler"><b class="badge get">GET</b> <span>Get the status of the scheduler</span></a></li>
+<li><a href="#operation-preview-schedule"><b class="badge get">GET</b> <span>Get what a schedule means</span></a></li>
 </ul>
 <p><a href="#tag-outbox"><span>Outbox</span></a></p>
 <ul>
@@ -548,6 +549,7 @@ td:empty{display:none}
 <li><a href="#schema-run-tool-call"><span>RunToolCall</span></a></li>
 <li><a href="#schema-run-trace"><span>RunTrace</span></a></li>
 <li><a href="#schema-run-usage"><span>RunUsage</span></a></li>
+<li><a href="#schema-schedule-preview"><span>SchedulePreview</span></a></li>
 <li><a href="#schema-scheduler"><span>Scheduler</span></a></li>
 <li><a href="#schema-scheduler-ticker"><span>SchedulerTicker</span></a></li>
 <li><a href="#schema-secret-expired-event"><span>SecretExpiredEvent</span></a></li>
@@ -651,7 +653,7 @@ td:empty{display:none}
 <tr><td><code>chat</code></td><td><a href="#operation-create-chat-completion">createChatCompletion</a>, <a href="#operation-create-response">createResponse</a>, <a href="#operation-delete-response">deleteResponse</a>, <a href="#operation-cancel-response">cancelResponse</a></td></tr>
 <tr><td><code>jobs</code></td><td><a href="#operation-create-job">createJob</a>, <a href="#operation-import-jobs">importJobs</a>, <a href="#operation-delete-job">deleteJob</a>, <a href="#operation-update-job">updateJob</a>, <a href="#operation-pause-job">pauseJob</a>, <a href="#operation-resume-job">resumeJob</a>, <a href="#operation-run-job">runJob</a></td></tr>
 <tr><td><code>messages</code></td><td><a href="#operation-send-message">sendMessage</a>, <a href="#operation-retry-messages">retryMessages</a>, <a href="#operation-drop-messages">dropMessages</a>, <a href="#operation-retry-message">retryMessage</a>, <a href="#operation-drop-message">dropMessage</a>, <a href="#operation-test-platform">testPlatform</a></td></tr>
-<tr><td><code>read</code></td><td><a href="#operation-get-response">getResponse</a>, <a href="#operation-list-response-input-items">listResponseInputItems</a>, <a href="#operation-list-runs">listRuns</a>, <a href="#operation-get-run">getRun</a>, <a href="#operation-stream-run-events">streamRunEvents</a>, <a href="#operation-get-run-trace">getRunTrace</a>, <a href="#operation-list-sessions">listSessions</a>, <a href="#operation-get-session">getSession</a>, <a href="#operation-list-session-messages">listSessionMessages</a>, <a href="#operation-list-questions">listQuestions</a>, <a href="#operation-get-question">getQuestion</a>, <a href="#operation-list-jobs">listJobs</a>, <a href="#operation-get-job">getJob</a>, <a href="#operation-list-job-times">listJobTimes</a>, <a href="#operation-list-occurrences">listOccurrences</a>, <a href="#operation-get-occurrence">getOccurrence</a>, <a href="#operation-get-occurrence-output">getOccurrenceOutput</a>, <a href="#operation-get-calendar">getCalendar</a>, <a href="#operation-get-scheduler">getScheduler</a>, <a href="#operation-list-messages">listMessages</a>, <a href="#operation-get-message">getMessage</a>, <a href="#operation-get-usage">getUsage</a>, <a href="#operation-list-budgets">listBudgets</a>, <a href="#operation-list-prices">listPrices</a>, <a href="#operation-list-providers">listProviders</a>, <a href="#operation-list-skills">listSkills</a>, <a href="#operation-get-skill">getSkill</a>, <a href="#operation-list-toolsets">listToolsets</a>, <a href="#operation-list-tools">listTools</a>, <a href="#operation-list-mcp-servers">listMcpServers</a>, <a href="#operation-list-platforms">listPlatforms</a>, <a href="#operation-get-platform">getPlatform</a>, <a href="#operation-get-config">getConfig</a>, <a href="#operation-get-config-schema">getConfigSchema</a>, <a href="#operation-export-session">exportSession</a>, <a href="#operation-stream-session-events">streamSessionEvents</a>, <a href="#operation-list-grants">listGrants</a>, <a href="#operation-list-routes">listRoutes</a>, <a href="#operation-get-route">getRoute</a>, <a href="#operation-list-deliveries">listDeliveries</a>, <a href="#operation-get-delivery">getDelivery</a>, <a href="#operation-stream-events">streamEvents</a>, <a href="#operation-get-detailed-health">getDetailedHealth</a>, <a href="#operation-get-metrics">getMetrics</a></td></tr>
+<tr><td><code>read</code></td><td><a href="#operation-get-response">getResponse</a>, <a href="#operation-list-response-input-items">listResponseInputItems</a>, <a href="#operation-list-runs">listRuns</a>, <a href="#operation-get-run">getRun</a>, <a href="#operation-stream-run-events">streamRunEvents</a>, <a href="#operation-get-run-trace">getRunTrace</a>, <a href="#operation-list-sessions">listSessions</a>, <a href="#operation-get-session">getSession</a>, <a href="#operation-list-session-messages">listSessionMessages</a>, <a href="#operation-list-questions">listQuestions</a>, <a href="#operation-get-question">getQuestion</a>, <a href="#operation-list-jobs">listJobs</a>, <a href="#operation-get-job">getJob</a>, <a href="#operation-list-job-times">listJobTimes</a>, <a href="#operation-list-occurrences">listOccurrences</a>, <a href="#operation-get-occurrence">getOccurrence</a>, <a href="#operation-get-occurrence-output">getOccurrenceOutput</a>, <a href="#operation-get-calendar">getCalendar</a>, <a href="#operation-get-scheduler">getScheduler</a>, <a href="#operation-preview-schedule">previewSchedule</a>, <a href="#operation-list-messages">listMessages</a>, <a href="#operation-get-message">getMessage</a>, <a href="#operation-get-usage">getUsage</a>, <a href="#operation-list-budgets">listBudgets</a>, <a href="#operation-list-prices">listPrices</a>, <a href="#operation-list-providers">listProviders</a>, <a href="#operation-list-skills">listSkills</a>, <a href="#operation-get-skill">getSkill</a>, <a href="#operation-list-toolsets">listToolsets</a>, <a href="#operation-list-tools">listTools</a>, <a href="#operation-list-mcp-servers">listMcpServers</a>, <a href="#operation-list-platforms">listPlatforms</a>, <a href="#operation-get-platform">getPlatform</a>, <a href="#operation-get-config">getConfig</a>, <a href="#operation-get-config-schema">getConfigSchema</a>, <a href="#operation-export-session">exportSession</a>, <a href="#operation-stream-session-events">streamSessionEvents</a>, <a href="#operation-list-grants">listGrants</a>, <a href="#operation-list-routes">listRoutes</a>, <a href="#operation-get-route">getRoute</a>, <a href="#operation-list-deliveries">listDeliveries</a>, <a href="#operation-get-delivery">getDelivery</a>, <a href="#operation-stream-events">streamEvents</a>, <a href="#operation-get-detailed-health">getDetailedHealth</a>, <a href="#operation-get-metrics">getMetrics</a></td></tr>
 <tr><td><code>runs</code></td><td><a href="#operation-create-run">createRun</a>, <a href="#operation-steer-run">steerRun</a>, <a href="#operation-stop-run">stopRun</a>, <a href="#operation-test-model">testModel</a></td></tr>
 <tr><td><code>sessions</code></td><td><a href="#operation-create-session">createSession</a>, <a href="#operation-delete-session">deleteSession</a>, <a href="#operation-update-session">updateSession</a>, <a href="#operation-fork-session">forkSession</a>, <a href="#operation-compress-session">compressSession</a>, <a href="#operation-undo-session">undoSession</a></td></tr>
 <tr><td><code>webhooks</code></td><td><a href="#operation-create-route">createRoute</a>, <a href="#operation-delete-route">deleteRoute</a>, <a href="#operation-update-route">updateRoute</a>, <a href="#operation-rotate-route-secret">rotateRouteSecret</a>, <a href="#operation-test-route">testRoute</a>, <a href="#operation-replay-deliveries">replayDeliveries</a>, <a href="#operation-replay-delivery">replayDelivery</a></td></tr>
@@ -2868,6 +2870,41 @@ td:empty{display:none}
 <section id="operation-get-scheduler-example">
 <h4><a href="#operation-get-scheduler-example">Example</a></h4>
 <pre tabindex="0"><code>curl http://127.0.0.1:8642/v1/scheduler \\
+  -H &quot;Authorization: Bearer $API_SERVER_KEY&quot;</code></pre>
+</section>
+</section>
+<section id="operation-preview-schedule" class="entry">
+<h3><a href="#operation-preview-schedule"><b class="badge get">GET</b> <code>/v1/scheduler/preview</code></a></h3>
+<p>Get what a schedule means</p>
+<p>Reads a schedule as people write it, and returns its next times as the scheduler computes them from now. Stores nothing. Text that is no schedule returns 400 <code>invalid_schedule</code> with what to write instead.</p>
+<p>Operation <code>previewSchedule</code>. Needs a key with the scope <code>read</code>.</p>
+<section id="operation-preview-schedule-parameters">
+<h4><a href="#operation-preview-schedule-parameters">Parameters</a></h4>
+<table class="c4">
+<thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>schedule</code></td><td>query</td><td>string</td><td>Required. Such as <code>every 30m</code>, <code>weekdays at 9am</code> or <code>0 9 * * 1-5</code>. 1 to 256 characters.</td></tr>
+<tr><td><code>time_zone</code></td><td>query</td><td>string</td><td>IANA name. Default: that of the configuration. 1 to 64 characters.</td></tr>
+<tr><td><code>count</code></td><td>query</td><td>integer</td><td>Number of times. 1 to 50; default <code>5</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-preview-schedule-responses">
+<h4><a href="#operation-preview-schedule-responses">Responses</a></h4>
+<table class="c3 status">
+<thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>200</code></td><td><a href="#schema-schedule-preview">SchedulePreview</a></td><td>The schedule and its next times.</td></tr>
+<tr><td><code>400</code>, <code>403</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
+<tr><td><code>429</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-preview-schedule-example">
+<h4><a href="#operation-preview-schedule-example">Example</a></h4>
+<pre tabindex="0"><code>curl &quot;http://127.0.0.1:8642/v1/scheduler/preview?schedule=schedule&quot; \\
   -H &quot;Authorization: Bearer $API_SERVER_KEY&quot;</code></pre>
 </section>
 </section>
@@ -9586,6 +9623,23 @@ td:empty{display:none}
 </tbody>
 </table>
 </section>
+<section id="schema-schedule-preview" class="entry">
+<h3><a href="#schema-schedule-preview">SchedulePreview</a></h3>
+<p>A schedule, in words and in times.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>object</code></td><td><code>&quot;agent.schedule.preview&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>schedule</code></td><td>string</td><td>Required. The schedule in the form that a job shows.</td></tr>
+<tr><td><code>schedule_kind</code></td><td><code>&quot;once&quot;</code> or <code>&quot;interval&quot;</code> or <code>&quot;cron&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>expression</code></td><td>string or null</td><td>Required. The cron expression. Null for other kinds.</td></tr>
+<tr><td><code>description</code></td><td>string</td><td>Required. In words, such as <code>At 09:00, Monday through Friday</code>.</td></tr>
+<tr><td><code>time_zone</code></td><td>string</td><td>Required.</td></tr>
+<tr><td><code>times</code></td><td>array of <a href="#schema-job-time">JobTime</a></td><td>Required. The next times. Fewer than asked for if no more follow.</td></tr>
+<tr><td><code>clock_changes</code></td><td>array of <a href="#schema-job-time">JobTime</a></td><td>Required. Times within a year that a clock change moves or repeats, at most 8.</td></tr>
+</tbody>
+</table>
+</section>
 <section id="schema-scheduler" class="entry">
 <h3><a href="#schema-scheduler">Scheduler</a></h3>
 <p>The processes that run jobs, and the jobs of the owner that need attention.</p>
@@ -9864,6 +9918,10 @@ td:empty{display:none}
 <tr><td><code>reasoning</code></td><td>string or null</td><td>Required.</td></tr>
 <tr><td><code>tool_calls</code></td><td>array of <a href="#schema-run-tool-call">RunToolCall</a></td><td>Required.</td></tr>
 <tr><td><code>tool_call_id</code></td><td>string or null</td><td>Required. The call that a tool result answers.</td></tr>
+<tr><td><code>tool</code></td><td>string or null</td><td>Required. The tool of a tool result.</td></tr>
+<tr><td><code>status</code></td><td><code>&quot;ok&quot;</code> or <code>&quot;error&quot;</code> or <code>&quot;denied&quot;</code> or <code>&quot;aborted&quot;</code> or <code>&quot;pending&quot;</code> or null</td><td>Required. Outcome of the call of a tool result. pending: the client makes the call.</td></tr>
+<tr><td><code>code</code></td><td><a href="#schema-tool-end-code">ToolEndCode</a> or null</td><td>Required. Why the call did not succeed. Null if it did.</td></tr>
+<tr><td><code>duration_seconds</code></td><td>number or null</td><td>Required. How long the call took, with the wait for an approval. Null where it is not known.</td></tr>
 <tr><td><code>attachments</code></td><td>array of <a href="#schema-session-attachment">SessionAttachment</a></td><td>Required.</td></tr>
 <tr><td><code>run_id</code></td><td>string or null</td><td>Required.</td></tr>
 <tr><td><code>is_summary</code></td><td>boolean</td><td>Required. The model gets this summary instead of older messages.</td></tr>

@@ -135,6 +135,8 @@ export interface ToolAnswer {
   readonly code?: ToolEndCode;
   /** The reason that a person gave for a denial. */
   readonly reason?: string;
+  /** How long the call took; absent: it was not made here. */
+  readonly durationMs?: number;
   /** The turn ends after this step. */
   readonly endsTurn?: true;
 }
@@ -286,6 +288,8 @@ export interface ToolMessage {
   readonly code?: ToolEndCode;
   /** The reason that a person gave for a denial. */
   readonly reason?: string;
+  /** How long the call took; absent: it was not made here, or is older than this field. */
+  readonly durationMs?: number;
 }
 
 /** pending: the client makes the call; its answer follows as another message of the same call. */

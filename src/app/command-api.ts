@@ -9,10 +9,8 @@ import { makePrivateFolder, prepareHome, type Environment } from "../config/home
 import { createKeyRing } from "../config/keys.ts";
 import { Variables } from "../config/variables.ts";
 import { createTargets, type Targets } from "../deliver/target.ts";
-import type { OperationMeta } from "../../generated/http/contract.gen.ts";
-import { operations, type OperationId } from "../../generated/http/server.gen.ts";
+import type { HttpApi } from "../http/app.ts";
 import type { KeyHolder, KeyRing } from "../http/edge/access.ts";
-import type { OperationCall, Performed } from "../http/local.ts";
 import type { Store } from "../store/store.ts";
 import { openHomeStore, readHome, type Home } from "./home.ts";
 import { checkToolInput, openModels, type Models } from "./models.ts";
@@ -22,6 +20,8 @@ import { ServiceApi } from "./wire-http.ts";
 
 /** The user of the machine, who reaches the data of all owners. */
 const CALLER: KeyHolder = { name: "cli", owner: "default", scopes: ["admin"] };
+
+type OperationCall = Parameters<HttpApi["perform"]>[0];
 
 /** What only some requests need, since it takes time. */
 interface Needs {
@@ -65,11 +65,14 @@ export class CommandApi {
   /**
    * Performs an operation, like {@link CommandApi.fetch} answers a request. Rejects with the ServiceError of the operation.
    */
-  async perform(call: OperationCall): Promise<Performed> {
-    const operation = requireOperation(call.operation);
-    await this.#openStore(operation.method !== "GET");
-    const text = () => JSON.stringify(call.body ?? null);
-    return (await this.#openApi(await needsOf(operation, operation.route, text))).perform(call, CALLER);
+  async perform(call: OperationCall): ReturnType<HttpApi["perform"]> {
+    const { operation, body } = call;
+    await this.#openStore(!isRead(operation));
+    const needs = {
+      localModels: /Model|Provider|Price/.test(operation) || namesModel(JSON.stringify(body ?? null)),
+      targets: /Route|Deliver|Platform/.test(operation),
+    };
+    return (await this.#openApi(needs)).perform(call, CALLER);
   }
 
   /**
@@ -78,9 +81,13 @@ export class CommandApi {
    */
   async fetch(request: Request): Promise<Response> {
     await this.#openStore(request.method !== "GET");
-    const { pathname } = new URL(request.url);
-    const text = () => request.clone().text();
-    return (await this.#openApi(await needsOf(request, pathname, text))).fetch(request, CALLER);
+    const { pathname: path } = new URL(request.url);
+    const needs = {
+      localModels:
+        /^\/v1\/(models|providers|prices)\b/.test(path) || namesModel(await request.clone().text()),
+      targets: /^\/v1\/(webhooks|platforms)\b/.test(path),
+    };
+    return (await this.#openApi(needs)).fetch(request, CALLER);
   }
 
   async close(): Promise<void> {
@@ -121,24 +128,12 @@ async function databaseExists(url: string): Promise<boolean> {
   );
 }
 
-/** ServiceError `invalid_request` for an operation that does not exist. */
-function requireOperation(name: string): OperationMeta {
-  if (Object.hasOwn(operations, name)) return operations[name as OperationId];
-  throw new ServiceError("invalid_request", `The operation ${JSON.stringify(name)} does not exist.`);
+/** Returns whether an operation only reads, by its name. */
+function isRead(operation: string): boolean {
+  return /^(get|list|export|stream)[A-Z]/.test(operation);
 }
 
-async function needsOf(
-  { method }: { readonly method: string },
-  path: string,
-  bodyText: () => string | Promise<string>,
-): Promise<Needs> {
-  const mayNameModel = /^\/v1\/(jobs|sessions)\b/.test(path) && /^(POST|PATCH)$/.test(method);
-  return {
-    localModels:
-      /^\/v1\/(models|providers|prices)\b/.test(path) || (mayNameModel && /"model":/.test(await bodyText())),
-    targets: /^\/v1\/(webhooks|platforms)\b/.test(path),
-  };
-}
+const namesModel = (body: string): boolean => body.includes('"model":');
 
 async function wireApi(home: Home, store: Store, needs: Needs): Promise<Opened> {
   const { config, env, folder, log, paths, processEnv, secretNames, problems, readConfig } = home;

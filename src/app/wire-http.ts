@@ -53,9 +53,8 @@ export class ServiceApi {
   }
 
   async #open(): Promise<OpenedApi> {
-    const [{ createHttpApi }, { joinKeys }, { Tickets }, { CreatedKeys }] = await Promise.all([
+    const [{ createHttpApi, joinKeys }, { Tickets }, { CreatedKeys }] = await Promise.all([
       import("../http/app.ts"),
-      import("../http/edge/access.ts"),
       import("../config/keys.ts"),
       import("../store/keys/ring.ts"),
     ]);

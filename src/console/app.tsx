@@ -10,6 +10,7 @@ import { chooseTheme, theme, type Theme } from "./state/preferences.ts";
 import { useList } from "./state/resources.ts";
 import { useStore } from "./state/store.ts";
 import { Button, Icon, IconButton, Loading, Problem, useNow } from "./ui/controls.tsx";
+import { KeysDialog, Palette, useShortcuts, type Overlay } from "./ui/palette.tsx";
 import { attempt, Toasts } from "./ui/dialog.tsx";
 import { relativeTime } from "./ui/format.ts";
 
@@ -19,6 +20,9 @@ const BAR_ENTRIES = 4;
 export function App(): JSX.Element {
   const { path, query, key } = useStore(address, (value) => value);
   const match = matchRoute(ROUTES, path);
+  const [overlay, show] = useState<Overlay>(undefined);
+  const close = () => show(undefined);
+  useShortcuts(show);
   useEffect(() => {
     if (path === "/") navigate("/chat", { replace: true });
   }, [path]);
@@ -27,7 +31,7 @@ export function App(): JSX.Element {
       <a class="skip-link" href="#main">
         Skip to the page
       </a>
-      <Rail path={path} />
+      <Rail path={path} onSearch={() => show("palette")} />
       <div class="main-column">
         <Banner />
         <main id="main" class="page" tabIndex={-1}>
@@ -40,6 +44,8 @@ export function App(): JSX.Element {
           )}
         </main>
       </div>
+      {overlay === "palette" ? <Palette onClose={close} /> : null}
+      {overlay === "keys" ? <KeysDialog onClose={close} /> : null}
       <Toasts />
     </div>
   );
@@ -100,7 +106,12 @@ function useScroll(historyKey: string, name: string, isLoaded: boolean): void {
   }, [historyKey, name, isLoaded]);
 }
 
-function Rail({ path }: { readonly path: string }): JSX.Element {
+interface RailProps {
+  readonly path: string;
+  readonly onSearch: () => void;
+}
+
+function Rail({ path, onSearch }: RailProps): JSX.Element {
   const [isMoreOpen, setMoreOpen] = useState(false);
   const hasMore = NAVIGATION.length > BAR_ENTRIES;
   return (
@@ -133,6 +144,11 @@ function Rail({ path }: { readonly path: string }): JSX.Element {
         ) : null}
       </ul>
       <div class="rail-end">
+        <button type="button" onClick={onSearch}>
+          <Icon name="search" />
+          <span>Search</span>
+          <kbd>Ctrl K</kbd>
+        </button>
         <a href="/docs" target="_blank" rel="noreferrer">
           <Icon name="docs" />
           <span>API reference</span>

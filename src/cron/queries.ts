@@ -1,4 +1,5 @@
 /** The SQL of cron: jobs, occurrences and schedulers. */
+import { sql } from "kysely";
 import { firstIdAt } from "../base/text.ts";
 import type { Store, Tx } from "../store/store.ts";
 import type { CronJobRow, CronTickerRow, OccurrenceRow, OutboxRow } from "../store/schema/tables.ts";
@@ -269,7 +270,10 @@ export interface OccurrenceFilter extends OwnerFilter {
 }
 
 /** Returns a page of occurrences, newest first. */
-export function listOccurrences({ read }: Store, filter: OccurrenceFilter): Promise<OccurrenceRow[]> {
+export function listOccurrences(
+  { read, dialect }: Store,
+  filter: OccurrenceFilter,
+): Promise<OccurrenceRow[]> {
   const { owner, jobId, statuses, causes, timings, deliveryStatuses, fromMs, toMs, before, limit } = filter;
   let query = read.selectFrom("occurrences").selectAll();
   if (owner !== undefined) query = query.where("owner", "=", owner);
@@ -278,8 +282,12 @@ export function listOccurrences({ read }: Store, filter: OccurrenceFilter): Prom
   if (causes !== undefined) query = query.where("cause", "in", causes);
   if (timings !== undefined) query = query.where("timing", "in", timings);
   if (deliveryStatuses !== undefined) query = query.where("delivery_status", "in", deliveryStatuses);
-  if (fromMs !== undefined) query = query.where("scheduled_at", ">=", fromMs);
-  if (toMs !== undefined) query = query.where("scheduled_at", "<", toMs);
+  // SQLite would read the whole window by the index of times, and sort it.
+  const scheduled = sql<number>`${sql.raw(dialect === "sqlite" ? "+scheduled_at" : "scheduled_at")}`;
+  // An instant is claimed after it was due, and ids are made by the claim.
+  if (fromMs !== undefined)
+    query = query.where(scheduled, ">=", fromMs).where("id", ">=", firstIdAt("occ", Math.max(0, fromMs)));
+  if (toMs !== undefined) query = query.where(scheduled, "<", toMs);
   if (before !== undefined) query = query.where("id", "<", before);
   return query.orderBy("id", "desc").limit(limit).execute();
 }

@@ -66,6 +66,7 @@ export const onDemand = {
   ),
   ...from(() => import("./control/jobs/import.ts"), "importJobs"),
   ...from(() => import("./control/jobs/calendar.ts"), "getCalendar"),
+  ...from(() => import("./control/jobs/preview.ts"), "previewSchedule"),
   ...from(
     () => import("./control/outbox/messages.ts"),
     "listMessages",

@@ -77,8 +77,8 @@ const EXPRESSIONS = `
 async function previewOf(page: Page, schedule: string, zone: string): Promise<readonly string[]> {
   const answer = page.waitForResponse(
     (response) =>
-      response.url().endsWith("/v1/jobs?dry_run=true") &&
-      (JSON.parse(response.request().postData() ?? "{}") as { schedule?: string }).schedule === schedule,
+      new URL(response.url()).pathname === "/v1/scheduler/preview" &&
+      new URL(response.url()).searchParams.get("schedule") === schedule,
   );
   await page.getByLabel("Time zone").fill(zone);
   await page.getByLabel("Schedule", { exact: true }).fill(schedule);

@@ -111,7 +111,7 @@ export async function startConsole(options: ConsoleOptions = {}): Promise<Consol
       await context.close();
       await browser.close();
       await place[Symbol.asyncDispose]();
-      assert.deepEqual(problems, []);
+      if (problems.length > 0) throw new Error(`The page had problems:\n${problems.join("\n")}`);
     },
   };
 }

@@ -19,8 +19,11 @@ export function agentdCommand(...words: readonly string[]): Command {
   if (isDeno || process.env["AGENTD_TEST_PROGRAM"] === "source") {
     return scriptCommand(source, ...words);
   }
-  return [process.execPath, builtProgram(), ...words];
+  return [process.execPath, ...NURSERY, builtProgram(), ...words];
 }
+
+/** A start collects no garbage then, which takes an eighth of its CPU time. */
+const NURSERY = ["--min-semi-space-size=16"];
 
 /** Returns the file of the built program: that of AGENTD_TEST_PROGRAM, or dist/agentd.mjs. Throws when it does not exist. */
 export function builtProgram(): string {

@@ -3001,7 +3001,7 @@ export type ToolStartPayload = {
 /**
  * TranscriptMessage
  *
- * A message as shown to people. A tool call is shown as its name and a one-line summary.
+ * A message as shown to people. A tool call is shown at its result.
  */
 export type TranscriptMessage = {
     role: 'user' | 'assistant' | 'system' | 'tool';
@@ -3019,6 +3019,19 @@ export type TranscriptMessage = {
      * Summary of a tool call, at most 80 characters.
      */
     context?: string;
+    tool_call_id?: string;
+    /**
+     * Arguments of a tool call, with secrets redacted. Absent if they are long.
+     */
+    args?: unknown;
+    /**
+     * End of the result of a tool call, at most 4096 characters. GET /v1/sessions/{session_id}/messages has all of it.
+     */
+    output?: string;
+    /**
+     * How long a tool call took. Absent where it is not known.
+     */
+    duration_s?: number;
     /**
      * Outcome of a tool call; `interrupted` for an answer that was cut.
      */

@@ -2955,6 +2955,22 @@ export type SessionMessage = {
      * The call that a tool result answers.
      */
     tool_call_id: string | null;
+    /**
+     * The tool of a tool result.
+     */
+    tool: string | null;
+    /**
+     * Outcome of the call of a tool result. pending: the client makes the call.
+     */
+    status: 'ok' | 'error' | 'denied' | 'aborted' | 'pending' | null;
+    /**
+     * Why the call did not succeed. Null if it did.
+     */
+    code: ToolEndCode | null;
+    /**
+     * How long the call took, with the wait for an approval. Null where it is not known.
+     */
+    duration_seconds: number | null;
     attachments: Array<SessionAttachment>;
     run_id: string | null;
     /**
@@ -3767,6 +3783,37 @@ export type Scheduler = {
          */
         jobs: Array<FailingJob>;
     };
+};
+
+/**
+ * SchedulePreview
+ *
+ * A schedule, in words and in times.
+ */
+export type SchedulePreview = {
+    object: 'agent.schedule.preview';
+    /**
+     * The schedule in the form that a job shows.
+     */
+    schedule: string;
+    schedule_kind: 'once' | 'interval' | 'cron';
+    /**
+     * The cron expression. Null for other kinds.
+     */
+    expression: string | null;
+    /**
+     * In words, such as `At 09:00, Monday through Friday`.
+     */
+    description: string;
+    time_zone: string;
+    /**
+     * The next times. Fewer than asked for if no more follow.
+     */
+    times: Array<JobTime>;
+    /**
+     * Times within a year that a clock change moves or repeats, at most 8.
+     */
+    clock_changes: Array<JobTime>;
 };
 
 /**
@@ -9462,6 +9509,62 @@ export type GetSchedulerResponses = {
 };
 
 export type GetSchedulerResponse = GetSchedulerResponses[keyof GetSchedulerResponses];
+
+export type PreviewScheduleData = {
+    body?: never;
+    headers?: {
+        /**
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
+         */
+        'X-Agent-Owner'?: string;
+    };
+    path?: never;
+    query: {
+        /**
+         * Such as `every 30m`, `weekdays at 9am` or `0 9 * * 1-5`.
+         */
+        schedule: string;
+        /**
+         * IANA name. Default: that of the configuration.
+         */
+        time_zone?: string;
+        /**
+         * Number of times.
+         */
+        count?: number;
+    };
+    url: '/v1/scheduler/preview';
+};
+
+export type PreviewScheduleErrors = {
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    400: ErrorEnvelope;
+    /**
+     * The API key is missing or wrong.
+     */
+    401: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    403: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    429: ErrorEnvelope;
+};
+
+export type PreviewScheduleError = PreviewScheduleErrors[keyof PreviewScheduleErrors];
+
+export type PreviewScheduleResponses = {
+    /**
+     * The schedule and its next times.
+     */
+    200: SchedulePreview;
+};
+
+export type PreviewScheduleResponse = PreviewScheduleResponses[keyof PreviewScheduleResponses];
 
 export type ListMessagesData = {
     body?: never;

@@ -1174,6 +1174,37 @@ func (c *Client) GetScheduler(ctx context.Context, params GetSchedulerParams, op
 	return send[Scheduler](ctx, c, request, options)
 }
 
+// PreviewScheduleParams are the parameters of Client.PreviewSchedule. What is left out is not sent.
+type PreviewScheduleParams struct {
+	// Such as `every 30m`, `weekdays at 9am` or `0 9 * * 1-5`.
+	Schedule string
+
+	// IANA name. Default: that of the configuration.
+	TimeZone string
+
+	// Number of times. Default: 5.
+	Count *int64
+
+	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
+	// owners.
+	AgentOwner string
+}
+
+// PreviewSchedule: Get what a schedule means.
+//
+// Reads a schedule as people write it, and returns its next times as the scheduler computes them from now.
+// Stores nothing. Text that is no schedule returns 400 `invalid_schedule` with what to write instead.
+//
+// It sends `GET /v1/scheduler/preview`. It needs a key with the scope `read`.
+func (c *Client) PreviewSchedule(ctx context.Context, params PreviewScheduleParams, options ...RequestOption) (*SchedulePreview, error) {
+	request := newRequest("GET", "application/json", "/v1/scheduler/preview")
+	request.query("schedule", params.Schedule)
+	request.query("time_zone", params.TimeZone)
+	request.query("count", params.Count)
+	request.setHeader("x-agent-owner", params.AgentOwner)
+	return send[SchedulePreview](ctx, c, request, options)
+}
+
 // ListMessagesParams are the parameters of Client.ListMessages. What is left out is not sent.
 type ListMessagesParams struct {
 	// Any of these statuses.

@@ -5181,6 +5181,18 @@ const (
 	SessionMessageRoleTool      SessionMessageRole = "tool"
 )
 
+// SessionMessageStatus: one of "ok", "error", "denied", "aborted", "pending". A newer server may send others.
+type SessionMessageStatus string
+
+// The values of SessionMessageStatus.
+const (
+	SessionMessageStatusOk      SessionMessageStatus = "ok"
+	SessionMessageStatusError   SessionMessageStatus = "error"
+	SessionMessageStatusDenied  SessionMessageStatus = "denied"
+	SessionMessageStatusAborted SessionMessageStatus = "aborted"
+	SessionMessageStatusPending SessionMessageStatus = "pending"
+)
+
 // SessionMessage: A message of the conversation. Secrets are redacted.
 type SessionMessage struct {
 	Object string `json:"object"`
@@ -5198,6 +5210,18 @@ type SessionMessage struct {
 
 	// The call that a tool result answers.
 	ToolCallID *string `json:"tool_call_id"`
+
+	// The tool of a tool result.
+	Tool *string `json:"tool"`
+
+	// Outcome of the call of a tool result. pending: the client makes the call.
+	Status *SessionMessageStatus `json:"status"`
+
+	// Why the call did not succeed. Null if it did.
+	Code *ToolEndCode `json:"code"`
+
+	// How long the call took, with the wait for an approval. Null where it is not known.
+	DurationSeconds *float64 `json:"duration_seconds"`
 
 	Attachments []SessionAttachment `json:"attachments"`
 	RunID       *string             `json:"run_id"`
@@ -6084,6 +6108,47 @@ type Scheduler struct {
 func (v Scheduler) MarshalJSON() ([]byte, error) {
 	type plain Scheduler
 	v.Object = "agent.scheduler"
+	return json.Marshal(plain(v))
+}
+
+// SchedulePreviewScheduleKind: one of "once", "interval", "cron". A newer server may send others.
+type SchedulePreviewScheduleKind string
+
+// The values of SchedulePreviewScheduleKind.
+const (
+	SchedulePreviewScheduleKindOnce     SchedulePreviewScheduleKind = "once"
+	SchedulePreviewScheduleKindInterval SchedulePreviewScheduleKind = "interval"
+	SchedulePreviewScheduleKindCron     SchedulePreviewScheduleKind = "cron"
+)
+
+// SchedulePreview: A schedule, in words and in times.
+type SchedulePreview struct {
+	Object string `json:"object"`
+
+	// The schedule in the form that a job shows.
+	Schedule string `json:"schedule"`
+
+	ScheduleKind SchedulePreviewScheduleKind `json:"schedule_kind"`
+
+	// The cron expression. Null for other kinds.
+	Expression *string `json:"expression"`
+
+	// In words, such as `At 09:00, Monday through Friday`.
+	Description string `json:"description"`
+
+	TimeZone string `json:"time_zone"`
+
+	// The next times. Fewer than asked for if no more follow.
+	Times []JobTime `json:"times"`
+
+	// Times within a year that a clock change moves or repeats, at most 8.
+	ClockChanges []JobTime `json:"clock_changes"`
+}
+
+// MarshalJSON implements json.Marshaler. It sets the members that can only have one value.
+func (v SchedulePreview) MarshalJSON() ([]byte, error) {
+	type plain SchedulePreview
+	v.Object = "agent.schedule.preview"
 	return json.Marshal(plain(v))
 }
 

@@ -236,7 +236,7 @@ class Step {
     if (!known) return;
     this.#ended.add(callId);
     const { role, tool } = known;
-    const { code, reason, result = "" } = data;
+    const { code, reason, duration, result = "" } = data;
     this.#answers.set(callId, {
       role,
       callId,
@@ -245,6 +245,7 @@ class Step {
       text: String(result),
       ...(code === undefined ? {} : { code: code as ToolEndCode }),
       ...(reason === undefined ? {} : { reason: String(reason) }),
+      ...(duration === undefined ? {} : { durationMs: Number(duration) * 1000 }),
     });
   }
 }

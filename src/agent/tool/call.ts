@@ -34,6 +34,7 @@ export async function callTool(call: ToolCall, scope: ToolCallScope): Promise<To
   const { status, code, reason, ...output } = await attempt(call, own);
   endToolSpan(span, status);
   const text = bounded(redact(output.text));
+  const durationMs = scope.clock.now() - startedMs;
   const why = { ...(code === undefined ? {} : { code }), ...(reason === undefined ? {} : { reason }) };
   scope.record(
     runEvent(scope.runId, "tool.completed", {
@@ -41,7 +42,7 @@ export async function callTool(call: ToolCall, scope: ToolCallScope): Promise<To
       tool: call.tool,
       status,
       ...why,
-      duration: (scope.clock.now() - startedMs) / 1000,
+      duration: durationMs / 1000,
       error: status !== "ok",
       preview: headOf(text, PREVIEW_CHARACTERS),
       result: tailOf(text, MAX_RESULT_CHARACTERS),
@@ -52,7 +53,7 @@ export async function callTool(call: ToolCall, scope: ToolCallScope): Promise<To
       ...(output.todos ? { todos: redactValue(output.todos) as Todo[] } : {}),
     }),
   );
-  return { status, text, ...why, ...(endsTurn ? { endsTurn } : {}) };
+  return { status, text, ...why, durationMs, ...(endsTurn ? { endsTurn } : {}) };
 }
 
 function omittedOf(text: string): { readonly omitted_bytes?: number } {

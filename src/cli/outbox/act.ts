@@ -1,27 +1,16 @@
 /** `agentd outbox retry` and `drop`, which change messages. */
 import process from "node:process";
-import { defineCommand } from "citty";
-import { ServiceError } from "../../base/errors.ts";
-import {
-  dropMessage,
-  listMessages,
-  retryMessage,
-  type MessageRefusal,
-  type MessageStatus,
-} from "../../store/outbox/messages.ts";
-import type { Store } from "../../store/store.ts";
-import { onMessageSettled } from "../../app/wire-delivery.ts";
-import { positionalsOf, UsageError } from "../kit/arguments.ts";
-import { confirm } from "../kit/confirm.ts";
-import { toPlatformName } from "./messages.ts";
-import { print, printJson, warn } from "../kit/output.ts";
+import { AgentApiError } from "../../client/http.ts";
 import { EXIT_FAILURE } from "../chat/run.ts";
-import { findDatabase, noDatabase, withDatabase } from "../kit/database.ts";
+import { withApi, type Api } from "../kit/api.ts";
+import { positionalsOf, UsageError } from "../kit/arguments.ts";
+import { defineApiCommand } from "../kit/command.ts";
+import { confirm } from "../kit/confirm.ts";
+import { print, printJson, warn } from "../kit/output.ts";
+import { listMessages, toPlatformName } from "./messages.ts";
 
 /** Most ids in one call. */
 const MAX_IDS = 1_000;
-/** Dead messages read at a time. */
-const PAGE = 500;
 
 const message = {
   type: "positional",
@@ -36,7 +25,7 @@ const target = {
 } as const;
 const json = { type: "boolean", description: "Print JSON" } as const;
 
-export const retryCommand = defineCommand({
+export const retryCommand = defineApiCommand({
   meta: {
     name: "retry",
     description: "Make messages due now, with a new set of attempts; exit code 1 when one cannot be retried",
@@ -49,15 +38,14 @@ export const retryCommand = defineCommand({
   },
   async run({ args, rawArgs }) {
     const choice = toChoice(args, positionalsOf(rawArgs));
-    await inDatabase(async (store) => {
-      const ids = choice.ids ?? (await deadMessages(store, choice.platform));
-      const outcomes = await each(ids, (id) => retryMessage(store, id, { changed: onMessageSettled }));
+    await withApi(async (api) => {
+      const outcomes = await change(api, await findChosen(api, choice), "retried");
       report(outcomes, { done: "retried", isJson: args.json === true, isAll: choice.ids === undefined });
     });
   },
 });
 
-export const dropCommand = defineCommand({
+export const dropCommand = defineApiCommand({
   meta: {
     name: "drop",
     description:
@@ -77,19 +65,19 @@ export const dropCommand = defineCommand({
         "Standard input is not a terminal, so the command cannot ask for confirmation. Pass --yes to drop the messages.",
       );
     }
-    await inDatabase(async (store) => {
-      const ids = choice.ids ?? (await deadMessages(store, choice.platform));
-      const count = ids.length === 1 ? "1 message" : `${ids.length} messages`;
+    await withApi(async (api) => {
+      const chosen = await findChosen(api, choice);
+      const count = chosen.length === 1 ? "1 message" : `${chosen.length} messages`;
       if (
-        ids.length > 0 &&
+        chosen.length > 0 &&
         !args.yes &&
-        !(await confirm.ask(`Drop ${count}? ${ids.length === 1 ? "It" : "They"} will never be sent.`))
+        !(await confirm.ask(`Drop ${count}? ${chosen.length === 1 ? "It" : "They"} will never be sent.`))
       ) {
         warn("Nothing was dropped.");
         process.exitCode = EXIT_FAILURE;
         return;
       }
-      const outcomes = await each(ids, (id) => dropMessage(store, id, { changed: onMessageSettled }));
+      const outcomes = await change(api, chosen, "dropped");
       report(outcomes, { done: "dropped", isJson: args.json === true, isAll: choice.ids === undefined });
     });
   },
@@ -113,60 +101,88 @@ function toChoice(
   return { ids: isAll ? undefined : [...new Set(ids)], platform };
 }
 
-async function deadMessages(store: Store, platform: string | undefined): Promise<readonly string[]> {
-  const ids: string[] = [];
-  const statuses: readonly MessageStatus[] = ["dead"];
-  for (;;) {
-    const before = ids.at(-1);
-    const page = await listMessages(store, {
-      statuses,
-      limit: PAGE,
-      ...(platform === undefined ? {} : { platforms: [platform] }),
-      ...(before === undefined ? {} : { before }),
-    });
-    ids.push(...page.map(({ id }) => id));
-    if (page.length < PAGE) return ids;
+/** A message to change; without an owner it does not exist. */
+interface Chosen {
+  readonly id: string;
+  readonly owner?: string;
+}
+
+async function findChosen(api: Api, { ids, platform }: Choice): Promise<readonly Chosen[]> {
+  if (ids === undefined) {
+    const filter = { status: ["dead" as const], ...(platform === undefined ? {} : { platform: [platform] }) };
+    const { messages } = await listMessages(api, filter, { limit: Number.POSITIVE_INFINITY });
+    return messages;
+  }
+  const chosen: Chosen[] = [];
+  for (const id of ids) chosen.push({ id, ...(await ownerOf(api, id)) });
+  return chosen;
+}
+
+async function ownerOf({ client, anyOwner: headers }: Api, id: string): Promise<{ readonly owner?: string }> {
+  try {
+    const { owner } = (await client.getMessage({ path: { message_id: id }, headers })).data;
+    return { owner };
+  } catch (error) {
+    if (error instanceof AgentApiError && error.code === "message_not_found") return {};
+    throw error;
   }
 }
 
-type Outcome = "retried" | "dropped" | MessageRefusal;
+type Done = "retried" | "dropped";
+/** Done, or the code of the API that says why not. */
+type Outcome = readonly [id: string, outcome: string];
 
-/** Runs `act` for one id after the other: each is a short transaction beside those of a running service. */
-async function each(
-  ids: readonly string[],
-  act: (id: string) => Promise<Outcome>,
-): Promise<readonly (readonly [string, Outcome])[]> {
-  const outcomes: (readonly [string, Outcome])[] = [];
-  for (const id of ids) outcomes.push([id, await act(id)]);
-  return outcomes;
+/** Changes messages, those of one owner at a time. */
+async function change(api: Api, chosen: readonly Chosen[], done: Done): Promise<readonly Outcome[]> {
+  const outcomes = new Map<string, string>();
+  for (const [owner, messages] of Map.groupBy(chosen, (each) => each.owner)) {
+    for (let at = 0; at < messages.length; at += MAX_IDS) {
+      const ids = messages.slice(at, at + MAX_IDS).map(({ id }) => id);
+      const refused = owner === undefined ? undefined : await changeOfOwner(api, { owner, ids }, done);
+      for (const id of ids) outcomes.set(id, refused ? (refused.get(id) ?? done) : "message_not_found");
+    }
+  }
+  return chosen.map(({ id }) => [id, outcomes.get(id) ?? done]);
 }
 
-const REFUSALS: Readonly<Record<MessageRefusal, string>> = {
-  missing: "no message has this id; `agentd outbox list` lists the messages",
-  done: "it is already delivered or dropped",
-  leased: "it is being sent now; try again when the attempt has ended",
-  uncertain: "it may have arrived",
-  changed: "its status has changed",
+/** Returns the codes of the messages that were refused. */
+async function changeOfOwner(
+  { client, ownedBy }: Api,
+  { owner, ids }: { readonly owner: string; readonly ids: string[] },
+  done: Done,
+): Promise<ReadonlyMap<string, string>> {
+  const headers = ownedBy(owner);
+  const { data } =
+    done === "retried"
+      ? await client.retryMessages({ body: { ids, accept_duplicate: true }, headers })
+      : await client.dropMessages({ body: { ids }, headers });
+  return new Map(data.refused.map(({ id, code }) => [id, code]));
+}
+
+const REFUSALS: Readonly<Record<string, string>> = {
+  message_not_found: "no message has this id; `agentd outbox list` lists the messages",
+  message_not_retryable: "it is already delivered or dropped",
+  message_being_sent: "it is being sent now; try again when the attempt has ended",
 };
 
 function report(
-  outcomes: readonly (readonly [string, Outcome])[],
+  outcomes: readonly Outcome[],
   {
     done,
     isJson,
     isAll,
   }: {
-    readonly done: "retried" | "dropped";
+    readonly done: Done;
     readonly isJson: boolean;
     /** All dead messages were meant: to find none is not a failure. */
     readonly isAll: boolean;
   },
 ): void {
-  const isDone = (outcome: Outcome) => outcome === done;
+  const isDone = (outcome: string) => outcome === done;
   if (isJson) printJson({ messages: outcomes.map(([id, outcome]) => ({ id, outcome })) });
   for (const [id, outcome] of isJson ? [] : outcomes) {
-    if (outcome === "retried" || outcome === "dropped") print(`${outcome} ${id}`);
-    else warn(`${JSON.stringify(id)}: ${REFUSALS[outcome]}.`);
+    if (isDone(outcome)) print(`${outcome} ${id}`);
+    else warn(`${JSON.stringify(id)}: ${REFUSALS[outcome] ?? "its status has changed"}.`);
   }
   if (outcomes.length === 0 && !isJson) warn("No dead messages: nothing to do.");
   if (done === "retried" && !isJson && outcomes.some(([, outcome]) => isDone(outcome))) {
@@ -174,10 +190,4 @@ function report(
   }
   if ((outcomes.length === 0 && !isAll) || !outcomes.every(([, outcome]) => isDone(outcome)))
     process.exitCode = EXIT_FAILURE;
-}
-
-async function inDatabase(work: (store: Store) => Promise<void>): Promise<void> {
-  const database = await findDatabase();
-  if (!database.exists) throw new ServiceError("not_found", noDatabase(database.location));
-  await withDatabase(database, work);
 }

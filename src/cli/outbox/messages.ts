@@ -1,20 +1,14 @@
+/** Outbound messages as text. */
 import { redact } from "../../base/observe.ts";
-import {
-  filesOfPayload,
-  messageHint,
-  SHOWN_STATUSES,
-  shownStatus,
-  textOfPayload,
-} from "../../deliver/outbox/message.ts";
-import { formatTarget, parseTarget } from "../../deliver/target.ts";
-import { type OutboxMessage, MESSAGE_STATUSES, type MessageStatus } from "../../store/outbox/messages.ts";
-import type { AttemptRecord, AttemptOutcome } from "../../store/outbox/outbox.ts";
-import { shorten } from "../../base/text.ts";
-import { oneLine } from "../sessions/text.ts";
-import { listTime } from "../kit/output.ts";
 import { suggest } from "../../base/suggest.ts";
-import { platforms } from "../../deliver/target.ts";
+import { shorten } from "../../base/text.ts";
+import type { Message, MessageAttempt } from "../../client/http.ts";
+import { messageHint, statusOfShown } from "../../deliver/outbox/message.ts";
+import { formatTarget, parseTarget, platforms } from "../../deliver/target.ts";
+import type { Api } from "../kit/api.ts";
 import { UsageError } from "../kit/arguments.ts";
+import { listTime } from "../kit/output.ts";
+import { oneLine } from "../sessions/text.ts";
 
 /** Characters of an address in a list: an address may be private. */
 const SHOWN_ADDRESS = 12;
@@ -32,97 +26,80 @@ export const MESSAGE_HEAD = [
   "LAST ERROR",
 ] as const;
 
+/** Messages of one request. */
+const PAGE = 100;
+
+type Query = NonNullable<NonNullable<Parameters<Api["client"]["listMessages"]>[0]>["query"]>;
+
+/** Returns the messages of a query, newest first, and after which id more follow. */
+export async function listMessages(
+  { client, anyOwner: headers }: Api,
+  filter: Query,
+  { limit, before }: { readonly limit: number; readonly before?: string | undefined },
+): Promise<{ readonly messages: readonly Message[]; readonly next: string | null }> {
+  const messages: Message[] = [];
+  for (let after = before; ;) {
+    const size = Math.min(PAGE, limit - messages.length);
+    const query = { ...filter, limit: size, ...(after === undefined ? {} : { after }) };
+    const { data: page } = await client.listMessages({ query, headers });
+    messages.push(...page.data);
+    const next = page.has_more ? page.last_id : null;
+    if (next === null || messages.length >= limit) return { messages, next };
+    after = next;
+  }
+}
+
 /** Returns the cells of a message in a table with {@link MESSAGE_HEAD}. */
-export function messageCells(message: OutboxMessage, nowMs: number): readonly string[] {
-  const { id, createdAtMs, target, attempts, status, error = "" } = message;
+export function messageCells(message: Message, nowMs: number): readonly string[] {
+  const { id, created_at: createdAt, target, attempts, status, last_error: error } = message;
   return [
     id,
-    listTime(createdAtMs, nowMs),
+    listTime(createdAt * 1000, nowMs),
     oneLine(shortTarget(target)),
     String(attempts),
-    shownStatus(status),
+    status,
     nextAttempt(message, nowMs, (atMs) => listTime(atMs, nowMs)),
-    shorten(oneLine(redact(error)), SHOWN_ERROR),
+    shorten(oneLine(redact(error ?? "")), SHOWN_ERROR),
   ];
 }
 
-interface EntryOptions {
-  /** Whether the entry has the whole address. */
-  readonly isWhole?: boolean;
-  /** JSON. Present when the text of the message is to be shown. */
-  readonly payload?: string | undefined;
-  /** The latest finished attempts, oldest first. */
-  readonly attemptLog?: readonly AttemptRecord[];
-}
-
-export function messageEntry(
-  message: OutboxMessage,
-  { isWhole = false, payload, attemptLog }: EntryOptions = {},
-): object {
-  const { id, target, status, ref, attempts, partsSent, error, createdAtMs, dueAtMs, isBlocked, endedAtMs } =
-    message;
-  return {
+export function messageText(message: Message, nowMs: number): string {
+  const {
     id,
-    platform: parseTarget(target).platform,
-    target: isWhole ? redact(target) : shortTarget(target),
-    status: shownStatus(status),
-    ref: ref ?? null,
+    target,
+    status,
+    ref,
     attempts,
     parts_sent: partsSent,
-    last_error: error === undefined ? null : redact(error),
-    created_at: iso(createdAtMs),
-    next_attempt_at: dueAtMs === undefined ? null : iso(dueAtMs),
-    waits_for_older: isBlocked,
-    ended_at: endedAtMs === undefined ? null : iso(endedAtMs),
-    ...(attemptLog === undefined ? {} : { attempt_log: attemptLog.map(attemptEntry) }),
-    ...(payload === undefined ? {} : { text: redact(textIn(payload)) }),
-  };
-}
-
-function attemptEntry({ atMs, tookMs, outcome, error }: AttemptRecord): object {
-  return {
-    at: iso(atMs),
-    seconds: tookMs === undefined ? null : tookMs / 1000,
-    outcome,
-    error: error === undefined ? null : redact(error),
-  };
-}
-
-interface TextOptions extends Omit<EntryOptions, "isWhole"> {
-  readonly nowMs: number;
-}
-
-export function messageText(
-  message: OutboxMessage,
-  { nowMs, payload, attemptLog = [] }: TextOptions,
-): string {
-  const { id, target, status, ref, attempts, partsSent, error, createdAtMs, endedAtMs } = message;
+    last_error: error,
+    files,
+    text,
+  } = message;
   const next = nextAttempt(message, nowMs);
-  const facts: readonly (readonly [string, string | undefined])[] = [
+  const facts: readonly (readonly [string, string | null])[] = [
     ["id", id],
     ["target", redact(target)],
-    ["status", shownStatus(status)],
-    ["created", iso(createdAtMs)],
+    ["status", status],
+    ["created", iso(message.created_at * 1000)],
     ["created by", ref],
     ["attempts", String(attempts)],
-    ["parts sent", partsSent > 0 ? String(partsSent) : undefined],
-    ["last error", error === undefined ? undefined : redact(error)],
-    ["files", payload === undefined ? undefined : filesIn(payload)],
-    ["next", next === "-" ? undefined : next],
-    ["ended", endedAtMs === undefined ? undefined : iso(endedAtMs)],
+    ["parts sent", partsSent > 0 ? String(partsSent) : null],
+    ["last error", error],
+    ["files", files === null || files.length === 0 ? null : files.join(", ")],
+    ["next", next === "-" ? null : next],
+    ["ended", message.ended_at === null ? null : iso(message.ended_at * 1000)],
   ];
+  const log = message.attempt_log ?? [];
   const todo = whatToDo(message);
   return [
-    ...facts.flatMap(([name, value]) =>
-      value === undefined ? [] : [`${name.padEnd(11)} ${oneLine(value)}`],
-    ),
-    ...(attemptLog.length === 0 ? [] : ["", "Attempts:", ...attemptLog.map(attemptLine)]),
+    ...facts.flatMap(([name, value]) => (value === null ? [] : [`${name.padEnd(11)} ${oneLine(value)}`])),
+    ...(log.length === 0 ? [] : ["", "Attempts:", ...log.map(attemptLine)]),
     ...(todo === undefined ? [] : ["", todo]),
-    ...(payload === undefined ? [] : ["", "Text:", block(redact(textIn(payload)))]),
+    ...(text === null ? [] : ["", "Text:", block(redact(text))]),
   ].join("\n");
 }
 
-const OUTCOME_WORDS: Readonly<Record<AttemptOutcome, string>> = {
+const OUTCOME_WORDS: Readonly<Record<MessageAttempt["outcome"], string>> = {
   delivered: "delivered",
   retry: "failed, will be retried",
   permanent: "refused",
@@ -131,49 +108,39 @@ const OUTCOME_WORDS: Readonly<Record<AttemptOutcome, string>> = {
   lost: "lost: its process ended first",
 };
 
-function attemptLine({ atMs, tookMs, outcome, error }: AttemptRecord): string {
-  const took = tookMs === undefined ? "" : ` after ${(tookMs / 1000).toFixed(1)} s`;
-  const why = error === undefined ? "" : `: ${redact(error)}`;
-  return `  ${iso(atMs)} ${oneLine(`${OUTCOME_WORDS[outcome]}${took}${why}`)}`;
+function attemptLine({ started_at: startedAt, ended_at: endedAt, outcome, error }: MessageAttempt): string {
+  const took = endedAt === null ? "" : ` after ${(endedAt - startedAt).toFixed(1)} s`;
+  const why = error === null ? "" : `: ${redact(error)}`;
+  return `  ${iso(startedAt * 1000)} ${oneLine(`${OUTCOME_WORDS[outcome]}${took}${why}`)}`;
 }
 
-function whatToDo(message: OutboxMessage): string | undefined {
-  const { id, status, ref, isBlocked } = message;
-  const hint = messageHint(message, {
-    retry: `\`agentd outbox retry ${id}\``,
-    drop: `\`agentd outbox drop ${id}\``,
-  });
-  const isPlain = status === "leased" || isBlocked;
+function whatToDo({ id, status, ref, waits_for: waitsFor }: Message): string | undefined {
+  const isBlocked = waitsFor !== null;
+  const hint = messageHint(
+    { status: statusOfShown(status), isBlocked },
+    { retry: `\`agentd outbox retry ${id}\``, drop: `\`agentd outbox drop ${id}\`` },
+  );
+  const isPlain = status === "sending" || isBlocked;
   return hint === undefined || isPlain || !ref?.startsWith("dlv_")
     ? hint
     : `${hint} \`agentd webhook deliveries show ${ref}\` shows the webhook delivery behind it.`;
 }
 
 function nextAttempt(
-  { status, dueAtMs, isBlocked }: OutboxMessage,
+  { status, due_at: dueAt, waits_for: waitsFor }: Message,
   nowMs: number,
   format: (atMs: number) => string = iso,
 ): string {
-  if (status === "leased") return "sending";
-  if (dueAtMs === undefined) return "-";
-  if (isBlocked) return "after an older one";
-  return dueAtMs <= nowMs ? "now" : format(dueAtMs);
+  if (status === "sending") return "sending";
+  if (dueAt === null) return "-";
+  if (waitsFor !== null) return "after an older one";
+  return dueAt * 1000 <= nowMs ? "now" : format(dueAt * 1000);
 }
 
 /** Returns the platform and the first characters of the chat. */
 function shortTarget(target: string): string {
   const { platform, address } = parseTarget(target);
   return redact(formatTarget({ platform, address: shorten(address, SHOWN_ADDRESS) }));
-}
-
-/** Returns the names of the files that the message sends along; undefined without any. */
-function filesIn(payload: string): string | undefined {
-  return filesOfPayload(payload).map(redact).join(", ") || undefined;
-}
-
-/** Returns the text of the message, or the whole payload when it has none. */
-function textIn(payload: string): string {
-  return textOfPayload(payload) ?? payload;
 }
 
 /** Keeps line breaks and makes control characters visible. */
@@ -188,13 +155,6 @@ function block(text: string): string {
 
 function iso(timeMs: number): string {
   return new Date(timeMs).toISOString();
-}
-
-/** Throws UsageError for any other word. */
-export function statusNamed(text: string): MessageStatus {
-  const found = MESSAGE_STATUSES.find((status) => shownStatus(status) === text);
-  if (found) return found;
-  throw new UsageError(`--status must be one of ${SHOWN_STATUSES.join(", ")}.`);
 }
 
 /** Throws UsageError for an unknown platform. */

@@ -1,8 +1,10 @@
 /** What `agentd webhook listen` prints: lines for people, or lines of JSON. */
 import { redact, redactValue } from "../../base/observe.ts";
+import { shownStatus } from "../../deliver/outbox/message.ts";
+import { parseTarget } from "../../deliver/target.ts";
+import type { OutboxMessage } from "../../store/outbox/messages.ts";
 import type { Delivery } from "../../webhook/deliveries/deliveries.ts";
 import { print } from "../kit/output.ts";
-import { messageEntry } from "../outbox/messages.ts";
 import { eventText } from "../runs/text.ts";
 import { oneLine, visible } from "../sessions/text.ts";
 import type { Posted } from "./home.ts";
@@ -115,10 +117,27 @@ function entryOf(event: WatchEvent, isLong: boolean): object {
     case "run":
       return { type: "run", id: event.id, event: redactValue(event.event) };
     case "message":
-      return { type: "message", delivery: event.id, ...messageEntry(event.message, { isWhole: true }) };
+      return { type: "message", delivery: event.id, ...messageEntry(event.message) };
     case "ended":
       return { type: "ended", ...summaryJson(event.delivery) };
     case "skipped":
       return event;
   }
+}
+
+/** Returns a message in the form of the API. */
+function messageEntry(message: OutboxMessage): object {
+  const { id, target, status, ref = null, attempts, partsSent, error, createdAtMs, endedAtMs } = message;
+  return {
+    id,
+    platform: parseTarget(target).platform,
+    target: redact(target),
+    status: shownStatus(status),
+    ref,
+    attempts,
+    parts_sent: partsSent,
+    last_error: error === undefined ? null : redact(error),
+    created_at: createdAtMs / 1000,
+    ended_at: endedAtMs === undefined ? null : endedAtMs / 1000,
+  };
 }

@@ -270,18 +270,24 @@ function itemsOf(message: TranscriptMessage, index: number): TranscriptItem[] {
         ...(text === "" ? [] : [{ kind: "assistant" as const, id, text, status: "complete" as const }]),
       ];
     }
-    case "tool":
+    case "tool": {
+      const output = cleanHead((message.output ?? "").trimEnd(), MAX_TEXT);
+      const status = toolStatus(message.status);
       return [
         {
           kind: "tool",
           id,
           name: cleanLine(message.name ?? "tool", 80),
           context: cleanLine(message.context ?? ""),
-          status: toolStatus(message.status),
+          status,
           progress: "",
           startedAtMs: 0,
+          ...(output === "" ? {} : { output }),
+          ...(status === "failed" && output !== "" ? { error: output } : {}),
+          ...(message.duration_s === undefined ? {} : { durationSeconds: message.duration_s }),
         },
       ];
+    }
     default:
       return text === "" ? [] : [{ kind: "notice", id, level: "info", text }];
   }

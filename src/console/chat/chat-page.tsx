@@ -14,7 +14,23 @@ import { Viewer } from "./viewer.tsx";
 
 const LAST = "agentd.lastSession";
 
-export function ChatPage({ params }: PageProps): JSX.Element {
+export function ChatPage(props: PageProps): JSX.Element {
+  return useCan("chat") ? <Chat {...props} /> : <NoChat />;
+}
+
+function NoChat(): JSX.Element {
+  return (
+    <>
+      <PageHeader title="Chat" />
+      <Empty icon="lock" title="This key may not chat">
+        <p>It lacks the scope chat. Sign in with another key, or look at the runs.</p>
+        <a href="/runs">Runs</a>
+      </Empty>
+    </>
+  );
+}
+
+function Chat({ params }: PageProps): JSX.Element {
   const wanted = params["session"] ?? localStorage.getItem(LAST) ?? NEW;
   const conversation = useConversation(wanted);
   const key = useStore(conversation.key, (value) => value);
@@ -56,7 +72,6 @@ function OpenSession({
   const problem = useStore(conversation.problem, (text) => text);
   const title = useStore(conversation.state, ({ session }) => session?.title ?? "");
   const status = useStore(conversation.state, (all) => all.status);
-  const canChat = useCan("chat");
   return (
     <section class="chat-open" aria-label="Session">
       <PageHeader title={title || "New conversation"}>
@@ -80,7 +95,7 @@ function OpenSession({
           welcome={<Welcome provider={status.provider} onPick={(text) => conversation.chat.submit(text)} />}
         />
       )}
-      {problem || !canChat ? null : <Composer conversation={conversation} />}
+      {problem ? null : <Composer conversation={conversation} />}
       <Viewer conversation={conversation} />
     </section>
   );

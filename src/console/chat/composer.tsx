@@ -18,7 +18,6 @@ const PAGES: Readonly<Record<string, string>> = {
   new: `/chat/${NEW}`,
   sessions: "/sessions",
   resume: "/sessions",
-  keys: "/chat?help=1",
 };
 
 interface ComposerProps {

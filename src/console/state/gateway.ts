@@ -49,6 +49,11 @@ export function reconnectNow(): void {
   client?.reconnectNow();
 }
 
+/** Closes the socket for good, before the page leaves. */
+export async function stopGateway(): Promise<void> {
+  await client?.close();
+}
+
 /** Connects, and stays connected as long as the page lives. */
 export async function startGateway(version: string): Promise<void> {
   globalThis.addEventListener("online", reconnectNow);

@@ -1,6 +1,6 @@
 /** Who is signed in, what that key may do, and whether the server has a newer console. */
 import type { ConsoleSession, KeyScope } from "../../client/http.ts";
-import { connection } from "./gateway.ts";
+import { connection, stopGateway } from "./gateway.ts";
 import { forgetToken, leaveForSignIn, messageOf, request } from "./session.ts";
 import { createStore, useStore, type Store } from "./store.ts";
 
@@ -49,6 +49,8 @@ export function useCan(scope: KeyScope): boolean {
 
 /** Signs this browser out, and ends its socket. */
 export async function signOut(): Promise<void> {
+  // An open socket would try to come back without a session.
+  await stopGateway();
   await request<{ url: string }, unknown>({ url: "/api/console/session", method: "DELETE" });
   forgetToken();
   leaveForSignIn();

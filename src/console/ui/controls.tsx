@@ -163,6 +163,31 @@ export function Field({ label, hint, error, children }: FieldProps): JSX.Element
   );
 }
 
+interface CheckBoxProps {
+  readonly label: string;
+  readonly hint?: ComponentChildren;
+  readonly isOn: boolean;
+  readonly isDisabled?: boolean;
+  readonly onChange: (isOn: boolean) => void;
+}
+
+export function CheckBox({ label, hint, isOn, isDisabled = false, onChange }: CheckBoxProps): JSX.Element {
+  return (
+    <label class="check">
+      <input
+        type="checkbox"
+        checked={isOn}
+        disabled={isDisabled}
+        onChange={(event) => onChange(event.currentTarget.checked)}
+      />
+      <span>
+        {label}
+        {hint ? <span class="field-hint">{hint}</span> : null}
+      </span>
+    </label>
+  );
+}
+
 interface EmptyProps {
   readonly icon: IconName;
   readonly title: string;

@@ -4,7 +4,7 @@ import { createContext } from "preact";
 import { useContext, useState } from "preact/hooks";
 import { AgentApiError } from "../../client/request.ts";
 import { messageOf } from "../state/session.ts";
-import { Button, Field } from "./controls.tsx";
+import { Button, CheckBox, Field } from "./controls.tsx";
 
 export type Values = Readonly<Record<string, string | boolean>>;
 
@@ -166,18 +166,5 @@ export function SelectInput({ name, label, hint, options }: SelectProps): JSX.El
 
 export function CheckInput({ name, label, hint }: InputProps): JSX.Element {
   const { value, set, isBusy } = useField(name);
-  return (
-    <label class="check">
-      <input
-        type="checkbox"
-        checked={value === true}
-        disabled={isBusy}
-        onChange={(event) => set(event.currentTarget.checked)}
-      />
-      <span>
-        {label}
-        {hint ? <span class="field-hint">{hint}</span> : null}
-      </span>
-    </label>
-  );
+  return <CheckBox label={label} hint={hint} isOn={value === true} isDisabled={isBusy} onChange={set} />;
 }

@@ -17,16 +17,28 @@ export function lexGrowing(before: LexedText | undefined, text: string): LexedTe
   const head = canGrow ? before.head : "";
   const kept = canGrow ? before.kept : [];
   const blocks = blocksOf(text.slice(head.length));
-  // The last block may still grow, and an empty line after it changes nothing.
-  let open = blocks.length - 1;
-  while (open > 0 && blocks[open]?.type === "space") open--;
-  const done = blocks.slice(0, Math.max(0, open));
+  const open = openFrom(blocks);
+  const done = blocks.slice(0, open);
   if (done.length === 0) return { kept, head, tail: blocks };
   return {
     kept: [...kept, ...done],
     head: head + done.map(({ raw }) => raw).join(""),
     tail: blocks.slice(open),
   };
+}
+
+/**
+ * Returns the index of the first block that more text may change: of the last two. The last one may grow, and what it turns
+ * out to be may continue the one before, as `1.` does a list.
+ */
+function openFrom(blocks: readonly Token[]): number {
+  let left = 2;
+  let index = blocks.length;
+  while (index > 0 && left > 0) {
+    index--;
+    if (blocks[index]?.type !== "space") left--;
+  }
+  return index;
 }
 
 function blocksOf(text: string): Token[] {

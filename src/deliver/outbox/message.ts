@@ -23,7 +23,7 @@ interface MessageActions {
 
 /** Returns what to do about a message; undefined when nothing is left to do. */
 export function messageHint(
-  { status, isBlocked }: OutboxMessage,
+  { status, isBlocked }: Pick<OutboxMessage, "status" | "isBlocked">,
   { retry, drop }: MessageActions,
 ): string | undefined {
   switch (status) {

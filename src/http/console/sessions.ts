@@ -123,8 +123,8 @@ export class ConsoleSessions {
    * page of another origin; `plain_http_not_allowed`.
    */
   async identify(request: BrowserRequest): Promise<KeyHolder> {
-    requirePrivate(request, this.#deps);
     requireOwnPage(request);
+    requirePrivate(request, this.#deps);
     const found = await this.#find(request);
     const token = request.headers.get(TOKEN_HEADER) ?? "";
     if (!found || !HALF.test(token) || !isSame(sha256(token), found.row.token_sha256)) throw ended();

@@ -65,8 +65,8 @@ export async function createConsoleSession(
   { console }: OpensSignIns,
 ): Promise<HttpResponse<"createConsoleSession">> {
   const { sessions, attempts } = await console.signIns();
-  requirePrivate(raw, deps.settings.console);
   requireOwnPage(raw);
+  requirePrivate(raw, deps.settings.console);
   const address = addressOf(raw);
   attempts.count(address);
   const key = await keyOf(body, deps);

@@ -4,12 +4,16 @@ import { readTranscript, firstMessageOf, messagesOf } from "../../agent/session/
 import type { NumberedMessage, AssistantPart, Message } from "../../agent/engine.ts";
 import { textOf } from "../../agent/session/transcript.ts";
 import { ServiceError } from "../../base/errors.ts";
+import { redact, redactValue } from "../../base/observe.ts";
+import { tailOf } from "../../base/text.ts";
 import type { Store } from "../../store/store.ts";
 import { callContext } from "../events/payloads.ts";
 import { runAt, runsStartedAfter, streamedText, type JournalPosition } from "../../agent/run/queries.ts";
 import { parseInput } from "../../agent/run/run.ts";
 
 const MAX_MESSAGES = 1_000;
+/** What people see of a call and of its result before they ask for more. */
+const MAX_OUTPUT_CHARACTERS = 4_096;
 
 /** A page leaves space in the client's outbox. */
 const MAX_PAGE_CHARACTERS = 4_194_304;
@@ -74,9 +78,22 @@ function recordCall(part: AssistantPart, calls: Map<string, unknown>): void {
 
 function shownOf(message: Message, calls: ReadonlyMap<string, unknown>): TranscriptMessage | undefined {
   if (message.role === "tool") {
-    const { tool: name, status, code } = message;
-    const about = { status, ...(code === undefined ? {} : { code }) };
-    return { role: "tool", name, context: callContext(calls.get(message.callId)), ...about };
+    const { tool: name, status, code, callId, durationMs } = message;
+    const input = calls.get(callId);
+    const args = redactValue(input);
+    const isSmall = args !== undefined && JSON.stringify(args).length <= MAX_OUTPUT_CHARACTERS;
+    return {
+      role: "tool",
+      name,
+      context: callContext(input),
+      status,
+      ...(code === undefined ? {} : { code }),
+      tool_call_id: callId,
+      ...(isSmall ? { args } : {}),
+      // A secret that would be cut is redacted first.
+      output: tailOf(redact(tailOf(message.text, 2 * MAX_OUTPUT_CHARACTERS)), MAX_OUTPUT_CHARACTERS),
+      ...(durationMs === undefined ? {} : { duration_s: durationMs / 1000 }),
+    };
   }
   const text = textOf(message);
   if (message.role !== "assistant") return { role: message.role, text };

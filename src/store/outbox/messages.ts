@@ -1,4 +1,5 @@
 import { sql } from "kysely";
+import { firstIdAt } from "../../base/text.ts";
 import type { RawBuilder } from "kysely";
 import { readBlocked, recordMessage, unblockNext, readAttemptLog, type AttemptRecord } from "./outbox.ts";
 import type { Store } from "../store.ts";
@@ -109,7 +110,9 @@ function readPage(
   if (platforms) query = query.where(({ or }) => or(platforms.map(isOf)));
   if (target !== undefined) query = query.where("target", "=", target);
   if (ref !== undefined) query = query.where("ref", "=", ref);
-  if (fromMs !== undefined) query = query.where("created_at", ">=", fromMs);
+  // An id has the time of its message, or a later one.
+  if (fromMs !== undefined)
+    query = query.where("created_at", ">=", fromMs).where(id, ">=", firstIdAt("out", Math.max(0, fromMs)));
   if (toMs !== undefined) query = query.where("created_at", "<", toMs);
   if (before !== undefined) query = query.where(id, "<", before);
   return query.execute();

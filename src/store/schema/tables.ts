@@ -52,6 +52,7 @@ const sessions = table(
   {
     by_key: { columns: ["owner", "session_key"], where: "session_key is not null" },
     by_update: { columns: ["owner", "updated_at", "id"], where: "transient = 0" },
+    by_time: { columns: ["updated_at", "id"], where: "transient = 0" },
     leased: { columns: ["lease_owner", "lease_until"], where: "lease_owner is not null" },
     by_title: { columns: ["owner", "title"], where: "title is not null" },
     by_root: { columns: ["root_id"], where: "root_id is not null" },
@@ -192,6 +193,7 @@ const questions = table(
   {
     open: { columns: ["session_id", "created_at"], where: "status = 'open'" },
     by_run: { columns: ["run_id"] },
+    by_session: { columns: ["session_id", "id"] },
     by_owner: { columns: ["owner", "id"] },
     by_status: { columns: ["owner", "status", "id"] },
   },

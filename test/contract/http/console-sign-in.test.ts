@@ -176,7 +176,7 @@ scenario(
     const own = { origin: "http://nas.local:8642" };
     const error = await assertError(await from(own), 403, "plain_http_not_allowed");
     assert.match(error.message, /TLS proxy.*tunnel.*console\.allow_plain_http/s);
-    await assertError(await from({}), 403, "plain_http_not_allowed");
+    await assertError(await from({}), 403, "origin_not_allowed");
   },
 );
 

@@ -184,8 +184,13 @@ describe("agentd outbox show", () => {
       readonly attempt_log: readonly object[];
     };
     assert.deepEqual(shown.attempt_log, [
-      { at: "2026-01-01T00:00:00.000Z", seconds: null, outcome: "lost", error: null },
-      { at: "2026-01-02T00:00:00.000Z", seconds: 1.5, outcome: "retry", error: "It answered [redacted]." },
+      { started_at: Date.UTC(2026, 0, 1) / 1000, ended_at: null, outcome: "lost", error: null },
+      {
+        started_at: Date.UTC(2026, 0, 2) / 1000,
+        ended_at: Date.UTC(2026, 0, 2) / 1000 + 1.5,
+        outcome: "retry",
+        error: "It answered [redacted].",
+      },
     ]);
   });
 

@@ -56,6 +56,12 @@ describe("agentd on a server", () => {
     ]);
     assert.equal(created.code, 0, created.stderr);
     assert.equal((await here("cron", "create", "in 3h", "Once.", "--name", "Once", "--paused")).code, 0);
+    const headers = { authorization: `Bearer ${key}`, "content-type": "application/json" };
+    const body = JSON.stringify({ input: "Hello." });
+    const started = await fetch(`${url}/v1/runs`, { method: "POST", headers, body });
+    const { run_id: run } = (await started.json()) as { readonly run_id: string };
+    await (await fetch(`${url}/v1/runs/${run}?wait=60`, { headers })).text();
+    assert.equal((await there(["keys", "create", "ci", "--scopes", "read", "--url", url])).code, 0);
     const id = /^Created job: (\w+)$/m.exec(created.stdout)?.[1] ?? assert.fail(created.stdout);
     const commands: readonly (readonly string[])[] = [
       ["cron", "list"],
@@ -67,6 +73,18 @@ describe("agentd on a server", () => {
       ["cron", "status"],
       ["cron", "status", "--json"],
       ["cron", "show", "nobody"],
+      ["runs", "list"],
+      ["runs", "list", "--json"],
+      ["runs", "show", run, "--json"],
+      ["runs", "follow", run, "--json"],
+      ["runs", "show", "run_nobody"],
+      ["keys", "list"],
+      ["keys", "list", "--json"],
+      ["usage", "--json"],
+      ["usage", "--by", "model"],
+      ["outbox", "list"],
+      ["outbox", "list", "--json"],
+      ["outbox", "show", "out_nobody"],
     ];
     for (const words of commands) {
       const [local, remote] = await Promise.all([here(...words), there([...words, "--url", url])]);

@@ -83,8 +83,9 @@ test("listen sends a signed event through the gateway and shows its stages, its 
   ]);
   const once = await place.webhook(["listen", "ci", "--event", "push", "--once"]);
   assert.equal(once.code, 0, once.stdout + once.stderr);
+  // The event may be at work before the response to it has come.
+  assert.match(once.stdout, /Response \(202\)/);
   const expected = [
-    /Response \(202\)/,
     /signature pass {2}hub/,
     /events +pass {2}push/,
     /admit +pass/,
@@ -106,8 +107,12 @@ test("listen sends a signed event through the gateway and shows its stages, its 
     (await place.webhook(["listen", "ci", "--event", "push", "--once", "--json"])).stdout,
   );
   const types = [...new Set(lines.map(({ type }) => type))];
-  assert.deepEqual(types, ["listening", "sent", "delivery", "run", "message", "ended"]);
-  assert.equal(lines.at(-1)?.["status"], "completed");
+  assert.ok(types.includes("sent"));
+  assert.deepEqual(
+    types.filter((type) => type !== "sent"),
+    ["listening", "delivery", "run", "message", "ended"],
+  );
+  assert.equal(lines.find(({ type }) => type === "ended")?.["status"], "completed");
 
   const ignored = await place.webhook(["listen", "ci", "--event", "other", "--once"]);
   assert.equal(ignored.code, 1);

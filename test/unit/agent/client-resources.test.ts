@@ -7,6 +7,7 @@ import { createDelegateTask } from "../../../src/agent/tools/delegate-task.ts";
 import { createWriteFile } from "../../../src/agent/tools/files/write-file.ts";
 import type { FileAccess, Tool, ToolContext } from "../../../src/agent/tool/tool.ts";
 import { createTestAgent, testTool } from "../../harness/agent.ts";
+import { FakeClock } from "../../harness/fake-clock.ts";
 import { workspace } from "./tools/call.ts";
 
 const tool = (name: string, run: (context: ToolContext) => string = () => name): Tool =>
@@ -136,6 +137,8 @@ test("the changes of a call are shown, but those of a file with secrets only aft
   const folder = workspace(t);
   for (const name of [".env", "plain.txt"]) writeFileSync(join(folder, name), "ALPHA=before\n");
   await using agent = await createTestAgent({
+    // A preview may delay a call for a second; here it never takes so long.
+    clock: new FakeClock(),
     tools: [createWriteFile()],
     settings: { workspace: folder },
     script: ({ user, step }) =>

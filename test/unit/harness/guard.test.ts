@@ -6,6 +6,8 @@ import process from "node:process";
 import { test } from "node:test";
 import type { TestResult } from "../../../scripts/test/events.ts";
 import { runFiles } from "../../../scripts/test/pool.ts";
+import { createTestDatabase } from "../../harness/store.ts";
+import { startChild } from "../store/child.ts";
 
 /** Runs the sources as test files of one worker; resolves to `name: outcome error` of each result. */
 async function run(...sources: readonly string[]): Promise<TestResult[]> {
@@ -129,6 +131,16 @@ test("a process that is killed from outside fails the test that it ran, also whe
     process.kill(Number(await readFile(pidFile, "utf8")), "SIGKILL");
     await rm(folder, { recursive: true, force: true });
   }
+});
+
+test("a script of the tests ends when the process that started it is gone", async () => {
+  const database = await createTestDatabase();
+  const child = startChild("./child-sender.ts", [database.url]);
+  for await (const line of child.lines) if (line) break;
+  // As the end of this process would do it.
+  child.process.stdin?.end();
+  assert.equal(await child.exit, 1);
+  await database.drop();
 });
 
 test("a file that cannot be loaded fails", async () => {

@@ -408,7 +408,7 @@ const (
 	ToolEndCodeInternalError   ToolEndCode = "internal_error"
 )
 
-// TranscriptMessage: A message as shown to people. A tool call is shown as its name and a one-line summary.
+// TranscriptMessage: A message as shown to people. A tool call is shown at its result.
 type TranscriptMessage struct {
 	Role TranscriptMessageRole `json:"role"`
 
@@ -423,6 +423,18 @@ type TranscriptMessage struct {
 
 	// Summary of a tool call, at most 80 characters.
 	Context *string `json:"context,omitempty"`
+
+	ToolCallID *string `json:"tool_call_id,omitempty"`
+
+	// Arguments of a tool call, with secrets redacted. Absent if they are long.
+	Args any `json:"args,omitempty"`
+
+	// End of the result of a tool call, at most 4096 characters. GET /v1/sessions/{session_id}/messages has all
+	// of it.
+	Output *string `json:"output,omitempty"`
+
+	// How long a tool call took. Absent where it is not known.
+	DurationS *float64 `json:"duration_s,omitempty"`
 
 	// Outcome of a tool call; `interrupted` for an answer that was cut.
 	Status TranscriptMessageStatus `json:"status,omitempty"`

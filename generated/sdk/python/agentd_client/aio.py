@@ -1604,6 +1604,43 @@ class AsyncAgentClient(AsyncBase):
         )
         return cast("types.Scheduler", await self._send(request))
 
+    async def preview_schedule(
+        self,
+        *,
+        schedule: str,
+        time_zone: str | None = None,
+        count: int | None = None,
+        agent_owner: str | None = None,
+        extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
+        timeout: float | None = None,
+    ) -> types.SchedulePreview:
+        """Get what a schedule means.
+
+        Reads a schedule as people write it, and returns its next times as the scheduler computes them from
+        now. Stores nothing. Text that is no schedule returns 400 `invalid_schedule` with what to write
+        instead.
+
+        `GET /v1/scheduler/preview`. Needs a key with the scope `read`.
+
+        Args:
+            schedule: Such as `every 30m`, `weekdays at 9am` or `0 9 * * 1-5`.
+            time_zone: IANA name. Default: that of the configuration.
+            count: Number of times. Default 5.
+            agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
+                reads the data of all owners.
+        """
+        request = Request(
+            "GET",
+            "/v1/scheduler/preview",
+            query={"schedule": schedule, "time_zone": time_zone, "count": count},
+            headers={"x-agent-owner": agent_owner},
+            extra_headers=extra_headers,
+            response=response,
+            timeout=timeout,
+        )
+        return cast("types.SchedulePreview", await self._send(request))
+
     async def list_messages(
         self,
         *,

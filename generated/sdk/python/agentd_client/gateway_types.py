@@ -1936,7 +1936,7 @@ class _TranscriptMessageRequired(TypedDict):
     role: Literal["user", "assistant", "system", "tool"]
 
 class TranscriptMessage(_TranscriptMessageRequired, total=False):
-    """A message as shown to people. A tool call is shown as its name and a one-line summary."""
+    """A message as shown to people. A tool call is shown at its result."""
 
     #: Identifies the message in `session.history` and `session.branch`.
     message_id: str
@@ -1946,6 +1946,14 @@ class TranscriptMessage(_TranscriptMessageRequired, total=False):
     name: str
     #: Summary of a tool call, at most 80 characters.
     context: str
+    tool_call_id: str
+    #: Arguments of a tool call, with secrets redacted. Absent if they are long.
+    args: Any
+    #: End of the result of a tool call, at most 4096 characters. GET /v1/sessions/{session_id}/messages has
+    #: all of it.
+    output: str
+    #: How long a tool call took. Absent where it is not known.
+    duration_s: float
     #: Outcome of a tool call; `interrupted` for an answer that was cut.
     status: Literal["interrupted", "ok", "error", "denied", "aborted", "pending"]
     code: ToolEndCode

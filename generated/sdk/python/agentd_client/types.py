@@ -2185,6 +2185,14 @@ _SessionMessageRequired = TypedDict(
         "tool_calls": list["RunToolCall"],
         #: The call that a tool result answers.
         "tool_call_id": Union[str, None],
+        #: The tool of a tool result.
+        "tool": Union[str, None],
+        #: Outcome of the call of a tool result. pending: the client makes the call.
+        "status": Union[Literal["ok", "error", "denied", "aborted", "pending"], None],
+        #: Why the call did not succeed. Null if it did.
+        "code": Union["ToolEndCode", None],
+        #: How long the call took, with the wait for an approval. Null where it is not known.
+        "duration_seconds": Union[float, None],
         "attachments": list["SessionAttachment"],
         "run_id": Union[str, None],
         #: The model gets this summary instead of older messages.
@@ -2786,6 +2794,29 @@ _SchedulerRequired = TypedDict(
 
 class Scheduler(_SchedulerRequired, total=False):
     """The processes that run jobs, and the jobs of the owner that need attention."""
+
+
+_SchedulePreviewRequired = TypedDict(
+    "_SchedulePreviewRequired",
+    {
+        "object": Literal["agent.schedule.preview"],
+        #: The schedule in the form that a job shows.
+        "schedule": str,
+        "schedule_kind": Literal["once", "interval", "cron"],
+        #: The cron expression. Null for other kinds.
+        "expression": Union[str, None],
+        #: In words, such as `At 09:00, Monday through Friday`.
+        "description": str,
+        "time_zone": str,
+        #: The next times. Fewer than asked for if no more follow.
+        "times": list["JobTime"],
+        #: Times within a year that a clock change moves or repeats, at most 8.
+        "clock_changes": list["JobTime"],
+    },
+)
+
+class SchedulePreview(_SchedulePreviewRequired, total=False):
+    """A schedule, in words and in times."""
 
 
 #: due: it waits for its next attempt. sending: a process is sending it. delivered: the platform accepted it.

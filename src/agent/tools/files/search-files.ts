@@ -248,7 +248,8 @@ parentPort.on("message", ({ source, flags, text, maxMatches, maxTested, maxShown
     start = end + 1;
   }
   parentPort.postMessage(found);
-});`;
+});
+parentPort.postMessage("running");`;
 const MAX_TESTED_CHARACTERS = 20_000;
 
 /**
@@ -259,6 +260,8 @@ class LineMatcher {
   readonly #source: string;
   readonly #options: MatcherOptions;
   readonly #worker: Worker;
+  /** On a busy machine the start of the thread may take longer than a pattern may. */
+  readonly #running: Promise<void>;
 
   /** Throws ToolError when `source` is not a valid regular expression. */
   constructor(source: string, options: MatcherOptions) {
@@ -272,13 +275,18 @@ class LineMatcher {
     }
     this.#options = options;
     this.#worker = new Worker(program, { eval: true, env: {} });
+    const { promise, resolve } = Promise.withResolvers<void>();
+    this.#running = promise;
+    this.#worker.once("message", () => resolve());
     // `match` reports a failure; between files nothing waits for one.
-    this.#worker.on("error", () => {});
+    this.#worker.on("error", () => resolve());
+    options.signal.addEventListener("abort", () => resolve(), { once: true });
   }
 
   /** Resolves to the first `maxMatches` matching lines of `text`. */
-  match(text: string, maxMatches: number): Promise<readonly LineMatch[]> {
+  async match(text: string, maxMatches: number): Promise<readonly LineMatch[]> {
     const { ignoreCase, maxLineCharacters, timeoutMs, signal } = this.#options;
+    await this.#running;
     return new Promise((resolve, reject) => {
       const settle = (finish: () => void) => {
         clearTimeout(timer);

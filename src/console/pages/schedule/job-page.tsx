@@ -52,7 +52,7 @@ function NewJob(): JSX.Element {
             const job = await request<CreateJobData, Job>({ url: "/v1/jobs", body });
             refreshTopic("job");
             navigate(jobHref(job.id), { replace: true });
-            say("Created.");
+            say(["Created.", ...(job.warnings ?? [])].join(" "));
           }}
         />
       </div>
@@ -145,9 +145,10 @@ function EditJob({ job }: JobProps): JSX.Element {
         onSave={async (values) => {
           const changes = changesOf(before, values);
           if (Object.keys(changes).length === 0) return say("Nothing was changed.");
-          setBase(await save(isSame ? job : base, changes));
+          const saved = await save(isSame ? job : base, changes);
+          setBase(saved);
           refreshTopic("job");
-          say("Saved.");
+          say(["Saved.", ...(saved.warnings ?? [])].join(" "));
         }}
       />
     </>

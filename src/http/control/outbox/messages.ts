@@ -2,7 +2,13 @@ import type { BulkResult, Message } from "../../../../generated/http/client/type
 import { ServiceError, type ErrorCode } from "../../../base/errors.ts";
 import { redact } from "../../../base/observe.ts";
 import { headOf } from "../../../base/text.ts";
-import { messageHint, shownStatus, statusOfShown, textOfPayload } from "../../../deliver/outbox/message.ts";
+import {
+  filesOfPayload,
+  messageHint,
+  shownStatus,
+  statusOfShown,
+  textOfPayload,
+} from "../../../deliver/outbox/message.ts";
 import { findAddressProblems, homesOf, platformsOf, resolveAddresses } from "../../../deliver/address.ts";
 import { messagePayload, parseTarget } from "../../../deliver/target.ts";
 import {
@@ -52,11 +58,11 @@ export async function listMessages(
   const shown = await showMessages(rows.slice(0, limit), deps);
   const ids = hasText ? [...shown.keys()] : [];
   const payloads = await readPayloads(deps.store, ids);
-  const textOf = (id: string) => {
-    const text = textOfPayload(payloads.get(id) ?? "");
-    return text === undefined ? null : headOf(redact(text), MAX_LISTED_CHARACTERS);
+  const contentOf = (id: string) => {
+    const { text, files } = showContent(payloads.get(id));
+    return { text: text === null ? null : headOf(text, MAX_LISTED_CHARACTERS), files };
   };
-  const show = ({ id }: OutboxMessage): Message => ({ ...(shown.get(id) as Message), text: textOf(id) });
+  const show = ({ id }: OutboxMessage): Message => ({ ...(shown.get(id) as Message), ...contentOf(id) });
   return { status: 200, headers, body: listBody(rows, limit, { positionOf: ({ id }) => id, show }) };
 }
 
@@ -73,11 +79,15 @@ export async function getMessage(
   const hasText = include.includes("text");
   if (hasText) requireScope(ctx, SCOPE, "include");
   const message = await messageOf(path.message_id, ctx, deps);
-  const text = hasText ? textOfPayload(message.payload) : undefined;
-  return {
-    status: 200,
-    body: { ...(await showMessage(message, deps)), text: text === undefined ? null : redact(text) },
-  };
+  const content = showContent(hasText ? message.payload : undefined);
+  return { status: 200, body: { ...(await showMessage(message, deps)), ...content } };
+}
+
+/** Returns the text and the names of the files in a payload, without secrets. */
+function showContent(payload: string | undefined): Pick<Message, "text" | "files"> {
+  if (payload === undefined) return { text: null, files: null };
+  const text = textOfPayload(payload);
+  return { text: text === undefined ? null : redact(text), files: filesOfPayload(payload).map(redact) };
 }
 
 /** POST /v1/outbox */
@@ -394,6 +404,7 @@ function toMessage(
     last_error: error === undefined ? null : redact(error),
     hint: hint ?? null,
     text: null,
+    files: null,
     created_at: createdAtMs / 1000,
     ended_at: seconds(message.endedAtMs),
   };

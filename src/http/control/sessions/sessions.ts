@@ -232,6 +232,7 @@ export function showMessage(row: MessageRow, hasResults: boolean): SessionMessag
   const message = JSON.parse(row.content) as Message;
   const isHidden = message.role === "tool" && !hasResults;
   const user = message.role === "user" ? message : undefined;
+  const tool = message.role === "tool" ? message : undefined;
   return {
     object: "agent.session.message",
     sequence: row.seq,
@@ -239,7 +240,11 @@ export function showMessage(row: MessageRow, hasResults: boolean): SessionMessag
     text: isHidden ? null : redact(textOf(message)),
     reasoning: reasoningOf(message),
     tool_calls: toolCallsOf(message),
-    tool_call_id: message.role === "tool" ? message.callId : null,
+    tool_call_id: tool?.callId ?? null,
+    tool: tool?.tool ?? null,
+    status: tool?.status ?? null,
+    code: tool?.code ?? null,
+    duration_seconds: tool?.durationMs === undefined ? null : tool.durationMs / 1000,
     attachments: (user?.attachments ?? []).map(({ type, name, mediaType, data }) => ({
       kind: type,
       name: name ?? null,

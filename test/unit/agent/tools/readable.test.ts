@@ -7,7 +7,7 @@ import { toReadable } from "../../../../src/agent/tools/web/readable.ts";
 const url = "https://site.example/docs/page.html";
 const sentence = "Some words, and more words, that make up a paragraph which counts as text. ";
 const article = `<article><h1>Head</h1>${`<p>${sentence.repeat(4)}</p>`.repeat(4)}`;
-const read = (html: string, timeoutMs = 10_000, signal = new AbortController().signal) =>
+const read = (html: string, timeoutMs = 200_000, signal = new AbortController().signal) =>
   readPage(html, { url, timeoutMs, signal });
 
 test("an article is kept, its surroundings are omitted", () => {

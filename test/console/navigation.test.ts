@@ -1,0 +1,111 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { composer, conversation, send, startConsole } from "../harness/browser.ts";
+
+test("the palette finds a page and a session by a few letters", async () => {
+  await using shown = await startConsole();
+  const page = await shown.open();
+  await send(page, "a conversation about lighthouses");
+  await page.waitForURL(/\/chat\/(?!new)/);
+  const address = page.url();
+  await page.goto("/runs");
+  await page.getByRole("heading", { name: "Runs" }).waitFor();
+  await page.keyboard.press("Control+k");
+  await page.getByRole("combobox", { name: "Search pages" }).fill("appr");
+  await page.getByRole("option", { name: /^Approvals/ }).waitFor();
+  await page.keyboard.press("Enter");
+  await page.waitForURL("**/approvals");
+  await page.keyboard.press("Control+k");
+  await page.getByRole("combobox", { name: "Search pages" }).fill("lighthouses");
+  await page.getByRole("option", { name: /lighthouses/ }).click();
+  await page.waitForURL(address);
+  await conversation(page).getByText("a conversation about lighthouses").first().waitFor();
+});
+
+test("single keys go to pages and through rows, and not while somebody types; they can be switched off", async () => {
+  await using shown = await startConsole();
+  const page = await shown.open();
+  await send(page, "hello");
+  await page.waitForURL(/\/chat\/(?!new)/);
+  await composer(page).pressSequentially("gr");
+  assert.equal(await composer(page).inputValue(), "gr");
+  await composer(page).blur();
+  await page.keyboard.press("g");
+  await page.keyboard.press("r");
+  await page.waitForURL("**/runs");
+  await page.getByRole("row").nth(1).waitFor();
+  await page.keyboard.press("j");
+  await page.waitForFunction(() => document.activeElement?.matches(".table-link"));
+  await page.keyboard.press("?");
+  await page.getByRole("dialog", { name: "Keys" }).getByLabel("Single keys act on the page").uncheck();
+  await page.keyboard.press("Escape");
+  await page.keyboard.press("g");
+  await page.keyboard.press("c");
+  assert.match(page.url(), /\/runs$/);
+});
+
+test("runs follow live, without a poll, and Back restores the filter", async () => {
+  await using shown = await startConsole();
+  const page = await shown.open("/runs");
+  await page.getByRole("heading", { name: "No run yet" }).waitFor();
+  const asked: string[] = [];
+  page.on("request", (request) => void asked.push(new URL(request.url()).pathname));
+  const body = JSON.stringify({ input: "run: echo live" });
+  assert.equal((await shown.request("/v1/runs", { method: "POST", body })).status, 202);
+  await page.getByRole("row").filter({ hasText: "echo live" }).getByText("completed").waitFor();
+  assert.ok(
+    asked.every((path) => path.startsWith("/v1/")),
+    asked.join(),
+  );
+  await page.getByLabel("Status").selectOption("failed");
+  await page.getByText("Nothing matches these filters.").waitFor();
+  assert.match(page.url(), /status=failed/);
+  await page.getByRole("link", { name: "Sessions" }).click();
+  await page.waitForURL("**/sessions");
+  await page.goBack();
+  await page.waitForURL(/status=failed/);
+  assert.equal(await page.getByLabel("Status").inputValue(), "failed");
+});
+
+test("a session is renamed, found and deleted", async () => {
+  await using shown = await startConsole();
+  const page = await shown.open();
+  await send(page, "hello");
+  await page.waitForURL(/\/chat\/(?!new)/);
+  await page.getByRole("button", { name: "Stop" }).waitFor({ state: "detached" });
+  await page.goto("/sessions");
+  await page.getByRole("button", { name: /^Rename/ }).click();
+  await page.getByRole("textbox", { name: "Title" }).fill("About the harbour");
+  await page.getByRole("dialog").getByRole("button", { name: "Rename" }).click();
+  await page.getByRole("link", { name: "About the harbour" }).waitFor();
+  await page.getByRole("searchbox").fill("nothing like it");
+  await page.getByText("Nothing matches these filters.").waitFor();
+  await page.getByRole("searchbox").fill("harbour");
+  await page.getByRole("link", { name: "About the harbour" }).waitFor();
+  await page.getByRole("button", { name: /^Delete/ }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Delete" }).click();
+  await page.getByRole("dialog").waitFor({ state: "detached" });
+  await page.getByText("Nothing matches these filters.").waitFor();
+});
+
+test("a key that may only read sees nothing that it cannot do", async () => {
+  await using shown = await startConsole();
+  const owner = await shown.open();
+  await send(owner, "hello");
+  await owner.waitForURL(/\/chat\/(?!new)/);
+  const body = JSON.stringify({ name: "reader", owner: "default", scopes: ["read"] });
+  const made = await shown.request("/v1/keys", { method: "POST", body });
+  assert.equal(made.status, 201, await made.clone().text());
+  const { key } = (await made.json()) as { readonly key: string };
+  await owner.getByRole("button", { name: "Sign out" }).click();
+  await owner.waitForURL(/\/login/);
+  await owner.getByLabel("Code or API key").fill(key);
+  await owner.getByRole("button", { name: "Sign in" }).click();
+  await owner.waitForURL(/\/(chat|runs)/);
+  await owner.goto("/chat");
+  await owner.getByRole("heading", { name: "This key may not chat" }).waitFor();
+  assert.equal(await composer(owner).count(), 0);
+  await owner.goto("/sessions");
+  await owner.getByRole("row").nth(1).waitFor();
+  assert.equal(await owner.getByRole("button", { name: /^(Rename|Delete|Fork)/ }).count(), 0);
+});
