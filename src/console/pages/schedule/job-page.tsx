@@ -307,7 +307,7 @@ function Actions({ job }: JobProps): JSX.Element {
           action="Delete"
           onClose={() => setDeleting(false)}
           onConfirm={async () => {
-            forgetItem(`/v1/jobs/${encodeURIComponent(id)}`);
+            await forgetItem(`/v1/jobs/${encodeURIComponent(id)}`);
             await request<DeleteJobData, unknown>({
               url: "/v1/jobs/{job_id}",
               path: { job_id: id },
