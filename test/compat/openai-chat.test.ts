@@ -117,10 +117,14 @@ test("openai: too many runs is a RateLimitError with a time to wait", async () =
   const gate = Promise.withResolvers<void>();
   await using service = await startTestService({
     config: { limits: { max_concurrent_runs: 1 } },
-    script: async () => {
-      await gate.promise;
-      return { text: "ok" };
-    },
+    // What it says first gives a stream its headers.
+    script: () => ({
+      text: (async function* () {
+        yield "o";
+        await gate.promise;
+        yield "k";
+      })(),
+    }),
   });
   const client = connect(service);
   const stream = await client.chat.completions.create({ ...ask("one"), stream: true });

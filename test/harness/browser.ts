@@ -173,3 +173,10 @@ export async function send(page: Page, text: string): Promise<void> {
   await composer(page).fill(text);
   await composer(page).press("Enter");
 }
+
+/** Takes back what the browser itself reports about answers of this status; fails when it has reported none. */
+export function takeRefusals({ problems }: ConsoleTest, status: number): void {
+  const isRefusal = (problem: string) => problem.includes(`responded with a status of ${status}`);
+  assert.ok(problems.some(isRefusal), `no request was answered ${status}`);
+  problems.splice(0, problems.length, ...problems.filter((problem) => !isRefusal(problem)));
+}

@@ -20,7 +20,7 @@ const TONES: Readonly<Record<LogLevel, Tone>> = { debug: "dim", info: "busy", wa
 
 export function LogsPage(props: PageProps): JSX.Element {
   return (
-    <NeedsScope scope="admin" what="the log">
+    <NeedsScope scope="admin" what="the log" title="Logs">
       <Logs {...props} />
     </NeedsScope>
   );

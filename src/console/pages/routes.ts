@@ -15,6 +15,7 @@ export const ROUTES = {
   chat: "/chat/:session?",
   sessions: "/sessions",
   runs: "/runs",
+  run: "/runs/:run",
   approvals: "/approvals",
   deliveries: "/webhooks/deliveries",
   delivery: "/webhooks/deliveries/:id",
@@ -28,6 +29,7 @@ export const ROUTES = {
   platforms: "/platforms",
   usage: "/usage",
   logs: "/logs",
+  settings: "/settings/:section?",
 } as const;
 
 export type RouteName = keyof typeof ROUTES;
@@ -38,6 +40,7 @@ export const PAGES: Readonly<Record<RouteName, PageLoader>> = {
   chat: () => import("../chat/chat-page.tsx").then(({ ChatPage }) => ChatPage),
   sessions: () => import("./sessions.tsx").then(({ SessionsPage }) => SessionsPage),
   runs: () => import("./runs.tsx").then(({ RunsPage }) => RunsPage),
+  run: () => import("./run/run-page.tsx").then(({ RunPage }) => RunPage),
   approvals: () => import("./approvals.tsx").then(({ ApprovalsPage }) => ApprovalsPage),
   deliveries: () => import("./webhooks/deliveries-page.tsx").then(({ DeliveriesPage }) => DeliveriesPage),
   delivery: () => import("./webhooks/delivery-page.tsx").then(({ DeliveryPage }) => DeliveryPage),
@@ -51,6 +54,7 @@ export const PAGES: Readonly<Record<RouteName, PageLoader>> = {
   platforms: () => import("./platforms.tsx").then(({ PlatformsPage }) => PlatformsPage),
   usage: () => import("./usage.tsx").then(({ UsagePage }) => UsagePage),
   logs: () => import("./logs.tsx").then(({ LogsPage }) => LogsPage),
+  settings: () => import("./settings/settings-page.tsx").then(({ SettingsPage }) => SettingsPage),
 };
 
 interface NavEntry {
@@ -67,11 +71,12 @@ export const NAVIGATION: readonly NavEntry[] = [
   { route: "chat", href: "/chat", label: "Chat", icon: "chat", key: "c" },
   { route: "approvals", href: "/approvals", label: "Approvals", icon: "approvals", key: "a" },
   { route: "runs", href: "/runs", label: "Runs", icon: "runs", key: "r" },
-  { route: "sessions", href: "/sessions", label: "Sessions", icon: "sessions", key: "s" },
   { route: "webhooks", href: "/webhooks", label: "Webhooks", icon: "webhooks", key: "w" },
+  { route: "sessions", href: "/sessions", label: "Sessions", icon: "sessions", key: "s" },
   { route: "schedule", href: "/schedule", label: "Schedule", icon: "schedule", key: "t" },
   { route: "outbox", href: "/outbox", label: "Outbox", icon: "outbox", key: "o" },
   { route: "platforms", href: "/platforms", label: "Platforms", icon: "platforms", key: "p" },
   { route: "usage", href: "/usage", label: "Usage", icon: "usage", key: "u" },
   { route: "logs", href: "/logs", label: "Logs", icon: "logs", key: "l" },
+  { route: "settings", href: "/settings", label: "Settings", icon: "settings", key: "e" },
 ];

@@ -11,15 +11,8 @@ import { attempt, Confirm, Dialog } from "../ui/dialog.tsx";
 import { ChoiceFilter, Filters, SearchFilter } from "../ui/filters.tsx";
 import { compactCount } from "../ui/format.ts";
 import { Form, TextInput } from "../ui/form.tsx";
+import { SOURCE_OPTIONS, sourceName } from "../ui/run-parts.tsx";
 import { ListTable, type Column } from "../ui/table.tsx";
-
-const SOURCES = [
-  ["http", "HTTP API"],
-  ["tui", "Chat and console"],
-  ["acp", "Editor"],
-  ["webhook", "Webhook"],
-  ["cron", "Scheduled job"],
-] as const;
 
 const STATUSES = [
   ["running", "running"],
@@ -30,7 +23,7 @@ const STATUSES = [
 const COLUMNS: readonly Column<Session>[] = [
   { name: "Title", isWide: true, cell: (session) => titleOf(session) },
   { name: "Status", cell: (session) => <StatusBadge status={session.status} /> },
-  { name: "Source", cell: ({ source }) => SOURCES.find(([value]) => value === source)?.[1] ?? source },
+  { name: "Source", cell: ({ source }) => sourceName(source) },
   { name: "Messages", align: "end", cell: (session) => compactCount(session.message_count) },
   { name: "Last used", align: "end", cell: (session) => <Time at={session.updated_at} /> },
 ];
@@ -53,7 +46,7 @@ export function SessionsPage({ query }: PageProps): JSX.Element {
       <div class="page-body">
         <Filters>
           <SearchFilter name="q" label="Search titles and ids" />
-          <ChoiceFilter name="source" label="Source" options={SOURCES} />
+          <ChoiceFilter name="source" label="Source" options={SOURCE_OPTIONS} />
           <ChoiceFilter name="status" label="Status" options={STATUSES} />
         </Filters>
         <ListTable

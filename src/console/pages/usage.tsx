@@ -9,6 +9,7 @@ import { Chart, type Series } from "../ui/chart.tsx";
 import { Empty, Loading, PageHeader, Problem, Snippet, Time, useNow } from "../ui/controls.tsx";
 import { Tabs } from "../ui/filters.tsx";
 import { compactCount, cost } from "../ui/format.ts";
+import { sourceName } from "../ui/run-parts.tsx";
 import { Stats } from "../ui/stats.tsx";
 import { Table, type Column } from "../ui/table.tsx";
 import { dailyOf, groupsOf, totalOf, type Group, type Grouping, type Total } from "./usage-totals.ts";
@@ -155,7 +156,11 @@ function outcomesOf(days: readonly (readonly UsageResult[])[]): readonly Series[
 
 function columnsOf(by: Grouping): readonly Column<Group>[] {
   return [
-    { name: { model: "Model", key: "Key", source: "Source" }[by], isWide: true, cell: ({ name }) => name },
+    {
+      name: { model: "Model", key: "Key", source: "Source" }[by],
+      isWide: true,
+      cell: ({ name }) => (by === "source" ? sourceName(name) : name),
+    },
     { name: "Runs", align: "end", cell: ({ total }) => compactCount(total.runs) },
     { name: "Failed", align: "end", cell: ({ total }) => compactCount(total.failed_runs) },
     { name: "Input", align: "end", cell: ({ total }) => compactCount(total.input_tokens) },
@@ -167,7 +172,8 @@ function columnsOf(by: Grouping): readonly Column<Group>[] {
 
 /** The runs behind a row. */
 function linkOf(by: Grouping) {
-  return { href: ({ value }: Group) => addressOf("/runs", {}, { [by]: value ?? "" }) };
+  const name = by === "source" ? "trigger" : by;
+  return { href: ({ value }: Group) => addressOf("/runs", {}, { [name]: value ?? "" }) };
 }
 
 function Budgets(): JSX.Element | null {

@@ -34,3 +34,16 @@ export function QuestionBadge({ status }: { readonly status: QuestionStatus }): 
   const [tone, word] = QUESTION[status];
   return <Badge tone={tone}>{word}</Badge>;
 }
+
+/** The surfaces that create sessions, and so start runs. */
+export const SOURCE_OPTIONS = [
+  ["http", "HTTP API"],
+  ["tui", "Chat and console"],
+  ["acp", "Editor"],
+  ["webhook", "Webhook"],
+  ["cron", "Scheduled job"],
+] as const;
+
+export function sourceName(source: string): string {
+  return SOURCE_OPTIONS.find(([value]) => value === source)?.[1] ?? source;
+}

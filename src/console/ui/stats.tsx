@@ -3,7 +3,7 @@ import type { ComponentChildren, JSX } from "preact";
 import type { KeyScope } from "../../client/http.ts";
 import { me, useCan } from "../state/me.ts";
 import { useStore } from "../state/store.ts";
-import { Icon } from "./controls.tsx";
+import { Icon, Loading, PageHeader } from "./controls.tsx";
 
 export interface Stat {
   readonly name: string;
@@ -36,14 +36,28 @@ interface NeedsProps {
   readonly scope: KeyScope;
   /** What the page shows, such as "the log". */
   readonly what: string;
+  /** Title of a page that is not shown at all. */
+  readonly title?: string;
   readonly children: ComponentChildren;
 }
 
 /** Shows its children to a key with the scope. To another one it says which key is signed in, and what it lacks. */
-export function NeedsScope({ scope, what, children }: NeedsProps): JSX.Element {
+export function NeedsScope({ scope, what, title, children }: NeedsProps): JSX.Element {
   const canSee = useCan(scope);
-  const key = useStore(me, (session) => session?.key);
-  if (canSee) return <>{children}</>;
+  const session = useStore(me, (value) => value);
+  if (session && canSee) return <>{children}</>;
+  return (
+    <>
+      {title ? <PageHeader title={title} /> : null}
+      {/* Not before it is known: what the page reads could be refused. */}
+      {session ? <Missing scope={scope} what={what} keyName={session.key ?? ""} /> : <Loading />}
+    </>
+  );
+}
+
+type MissingProps = Pick<NeedsProps, "scope" | "what"> & { readonly keyName: string };
+
+function Missing({ scope, what, keyName }: MissingProps): JSX.Element {
   return (
     <div class="empty">
       <span class="empty-icon">
@@ -51,7 +65,7 @@ export function NeedsScope({ scope, what, children }: NeedsProps): JSX.Element {
       </span>
       <h2>This key may not see {what}</h2>
       <p>
-        You are signed in with the key <code>{key ?? ""}</code>, which lacks the scope <code>{scope}</code>.
+        You are signed in with the key <code>{keyName}</code>, which lacks the scope <code>{scope}</code>.
         Sign in with another key, or let someone with the scope admin change this one.
       </p>
     </div>

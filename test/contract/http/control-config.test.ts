@@ -89,16 +89,11 @@ scenario("getConfigSchema", 400, { title: "an unknown query parameter" }, async 
   await assertError(await service.request(`${CONFIG}/schema?a=1`), 400, "unsupported_parameter");
 });
 
-scenario(
-  "updateConfig",
-  428,
-  { title: "a change without If-Match: precondition_required" },
-  async (service) => {
-    const refused = await patch(service, CONFIG, { log: { level: "warn" } });
-    assert.equal((await assertError(refused, 428, "precondition_required")).param, "If-Match");
-    await assert.rejects(fileOf(service));
-  },
-);
+scenario("updateConfig", 428, { title: "PATCH config without If-Match is 428" }, async (service) => {
+  const refused = await patch(service, CONFIG, { log: { level: "warn" } });
+  assert.equal((await assertError(refused, 428, "precondition_required")).param, "If-Match");
+  await assert.rejects(fileOf(service));
+});
 
 scenario("updateConfig", 412, { title: "of two changes with one ETag, one succeeds" }, async (service) => {
   await writeFileOf(service);
@@ -112,7 +107,7 @@ scenario("updateConfig", 412, { title: "of two changes with one ETag, one succee
 scenario(
   "updateConfig",
   200,
-  { title: "comments and order of the file survive, and null restores a default" },
+  { title: "comments and order of the file survive a patch, and null restores a default" },
   async (service) => {
     await writeFileOf(service);
     const before = await etagOf(service);
@@ -143,7 +138,7 @@ scenario(
 scenario(
   "updateConfig",
   200,
-  { title: "a change that needs a restart is pending until then" },
+  { title: "a change that needs a restart is listed as pending until then" },
   async (service) => {
     await change(service, { agent: { max_steps: 12 }, log: { level: "warn" } });
     assert.deepEqual((await read(service)).pending_restart, ["agent.max_steps"]);
@@ -175,7 +170,7 @@ scenario(
 scenario(
   "updateConfig",
   400,
-  { title: "an invalid patch changes nothing and lists each mistake with its path" },
+  { title: "a patch that is invalid changes nothing and lists each issue with its path" },
   async (service) => {
     await writeFileOf(service, `${FILE}web:\n  old_mistake: 1\n`);
     const before = await fileOf(service);
@@ -205,7 +200,7 @@ scenario(
 scenario(
   "updateConfig",
   400,
-  { title: "neither a secret nor the text [redacted] can be written" },
+  { title: "the text [redacted] cannot be written back, nor any secret" },
   async (service) => {
     await writeFileOf(service);
     const patches: readonly (readonly [object, string])[] = [

@@ -124,7 +124,7 @@ scenario(
   },
 );
 
-scenario("listSessions", 200, { title: "from is inclusive and to is exclusive" }, async (service) => {
+scenario("listSessions", 200, { title: "from is inclusive and to exclusive" }, async (service) => {
   await createSessions(service, 1);
   const { updated_at: at } = await getSession(service, "s0");
   const ids = async (query: string) => (await list<Session>(service, `/v1/sessions?${query}`)).length;
@@ -255,7 +255,7 @@ scenario(
 scenario(
   "answerQuestion",
   409,
-  { title: "the same Idempotency-Key with another body is 409", ...asking("rm -rf a") },
+  { title: "the same key with another body is 409", ...asking("rm -rf a") },
   async (service) => {
     const { id } = await askQuestion(service);
     const key = { "idempotency-key": "k1" };

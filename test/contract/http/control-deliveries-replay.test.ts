@@ -1,10 +1,11 @@
 /** Replaying the deliveries of a time over the control API. */
 import assert from "node:assert/strict";
-import type { Delivery, ReplayResult } from "../../../generated/http/client/types.gen.ts";
+import { test } from "node:test";
+import type { Delivery, ReplayResult, WebhookResult } from "../../../generated/http/client/types.gen.ts";
 import { list } from "../../harness/control.ts";
 import { post } from "../../harness/runs.ts";
 import { assertError, scenario } from "../../harness/scenario.ts";
-import { KEY, type TestService } from "../../harness/service.ts";
+import { KEY, startTestService, type TestService } from "../../harness/service.ts";
 import { WebhookService, withReceiver } from "../../harness/webhook.ts";
 
 const keys = [
@@ -30,6 +31,25 @@ async function send(service: TestService, route: string, event: string): Promise
   );
   return rows.at(-1)?.id ?? "";
 }
+
+test("a dry run against a changed filter shows the stop that the stored route does not give", async () => {
+  await using service = await startTestService(withReceiver({ keys, routes }));
+  const id = await send(service, "hook", "push");
+  const dry = async (body: object) => {
+    const response = await post(service, `${PATH}/${id}/replay?dry_run=true`, body);
+    assert.equal(response.status, 200, await response.clone().text());
+    return (await response.json()) as WebhookResult;
+  };
+  assert.deepEqual(
+    (await dry({})).stages.filter(({ result }) => result === "stop"),
+    [],
+  );
+  const stopped = await dry({ route: { filters: [{ field: "ref", equals: "release" }] } });
+  assert.deepEqual(
+    [stopped.stages.at(-1)?.stage, stopped.stages.at(-1)?.result, stopped.body],
+    ["filters", "stop", { status: "ignored", reason: "filter", route: "hook" }],
+  );
+});
 
 const REPLAY = `${PATH}/replay`;
 

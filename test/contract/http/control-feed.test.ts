@@ -37,6 +37,8 @@ async function open(service: TestService, query = "", headers: Record<string, st
       const read: FeedFrame[] = [];
       for (;;) {
         const frame = await next();
+        // In PostgreSQL the start of the service may become visible later.
+        if (frame.object === "event" && frame.type === "service.started") continue;
         read.push(frame);
         if (fits(frame)) return read;
       }
@@ -98,7 +100,7 @@ scenario(
 scenario(
   "streamEvents",
   200,
-  { title: "the feed resumed from any id is identical to the uncut one" },
+  { title: "the feed resumed from any id is identical, byte for byte, to the uncut one" },
   async (service) => {
     for (const name of ["a", "b", "c"]) await createSession(service, name);
     await patch(service, "/v1/sessions/a", { title: "a title" });
@@ -167,8 +169,8 @@ scenario(
   "streamEvents",
   200,
   {
-    title: "many text deltas add no feed event",
-    script: () => ({ text: "word ".repeat(2_000), chunkSize: 5 }),
+    title: "10,000 text deltas add no feed event",
+    script: () => ({ text: "word ".repeat(10_000), chunkSize: 5 }),
   },
   async (service) => {
     await createSession(service, "s");
@@ -208,7 +210,10 @@ scenario(
 scenario(
   "streamEvents",
   410,
-  { title: "a cursor older than the retention, or of another epoch, is 410 events_expired with first_id" },
+  {
+    title:
+      "a cursor older than the retention is 410 events_expired with first_id, and a cursor of another epoch is 410",
+  },
   async (service) => {
     for (const name of ["a", "b"]) await createSession(service, name);
     // Each session gets its title in the background.

@@ -126,7 +126,7 @@ scenario(
   "getCalendar",
   200,
   {
-    title: "more than 2,000 entries set truncated",
+    title: "a window over 93 days is 400, and more than 2,000 entries set truncated",
     clock: new FakeClock(),
     config: { cron: { enabled: false } },
   },
@@ -135,6 +135,7 @@ scenario(
     await createJob(service, { schedule: "* * * * *", time_zone: "UTC" });
     const { data, truncated } = await calendar(service, "?to=2026-01-03T00:00:00Z");
     assert.deepEqual([data.length, truncated], [2_000, true]);
+    await assertError(await service.request("/v1/calendar?from=0&to=8035201"), 400, "invalid_request");
     const times = data.map(({ scheduled_at: at }) => at);
     assert.deepEqual(
       times,

@@ -116,7 +116,7 @@ scenario(
   "createJob",
   400,
   {
-    title: "an unknown job name in context_from, and every other wrong field, is 400 with its param",
+    title: "an unknown job name in context_from is 400 with its param, and so is every other wrong field",
     keys: twoKeys,
   },
   async (service) => {

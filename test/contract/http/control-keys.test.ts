@@ -11,7 +11,7 @@ import { startTestService } from "../../harness/service.ts";
 scenario(
   "createKey",
   201,
-  { title: "a created key works at once on every replica, and its value is shown once" },
+  { title: "a created key works at once on every replica and its value is shown once" },
   async (service) => {
     const replica = await replicaOf(service);
     try {
@@ -106,7 +106,7 @@ scenario(
 
 const closed = ["listKeys", "createKey", "getKey", "updateKey", "deleteKey", "rotateKey"];
 
-test("under INSECURE_NO_AUTH no key can be made, read or changed: auth_required", async () => {
+test("under INSECURE_NO_AUTH no key can be made: 403 auth_required, nor read or changed", async () => {
   await using service = await startTestService({ requireKey: false });
   const requests: readonly (readonly [string, string, object?])[] = [
     ["GET", KEYS],

@@ -60,14 +60,19 @@ scenario(
   },
 );
 
-scenario("listSessions", 403, { title: "X-Agent-Owner from a key without admin", keys }, async (service) => {
-  for (const owner of ["ann", "bob", "*"]) {
-    for (const path of ["/v1/sessions", "/v1/runs"]) {
-      const response = await service.request(path, { headers: { "x-agent-owner": owner } });
-      assert.equal((await assertError(response, 403, "insufficient_scope")).param, "X-Agent-Owner");
+scenario(
+  "listSessions",
+  403,
+  { title: "X-Agent-Owner from a key without admin is 403", keys },
+  async (service) => {
+    for (const owner of ["ann", "bob", "*"]) {
+      for (const path of ["/v1/sessions", "/v1/runs"]) {
+        const response = await service.request(path, { headers: { "x-agent-owner": owner } });
+        assert.equal((await assertError(response, 403, "insufficient_scope")).param, "X-Agent-Owner");
+      }
     }
-  }
-});
+  },
+);
 
 scenario(
   "updateSession",

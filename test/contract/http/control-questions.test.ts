@@ -19,7 +19,7 @@ scenario(
   "listQuestions",
   200,
   {
-    title: "open questions of all runs are one list, with their deadlines",
+    title: "open questions of all runs are one list, oldest deadline visible",
     ...asking("rm -rf a"),
     keys: twoKeys,
   },

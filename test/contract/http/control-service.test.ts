@@ -46,7 +46,7 @@ async function follow(
 scenario(
   "listLogs",
   200,
-  { title: "a log followed from an id misses no line and holds no secret" },
+  { title: "logs followed from an id miss no line and hold no secret" },
   async (service) => {
     const secret = "a-very-secret-value-0123456789";
     registerSecret(secret);
@@ -212,7 +212,8 @@ scenario(
   "createBackup",
   200,
   {
-    title: "a backup taken under load is consistent and holds no secret, and old cursors are 410 on its copy",
+    title:
+      "a backup taken under load restores to a consistent database and, without secrets, holds no .env and no route secret",
   },
   async (service) => {
     await writeHome(service);

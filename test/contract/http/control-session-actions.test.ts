@@ -42,7 +42,7 @@ async function fork(service: TestService, id: string, body: object = {}): Promis
 scenario(
   "forkSession",
   201,
-  { title: "a branch has the messages up to through_message, and its own future" },
+  { title: "a fork has the messages up to through_message and no grants, and its own future" },
   async (service) => {
     await createSession(service, "s");
     await say(service, "s", "second");
@@ -140,7 +140,9 @@ scenario("exportSession", 404, { title: "a session that does not exist" }, async
 scenario(
   "compressSession",
   202,
-  { title: "starts a run that ends with compression.completed; a repeated request starts none" },
+  {
+    title: "compress answers 202 and the run ends with compression.completed; a repeated request starts none",
+  },
   async (service) => {
     await createSession(service, "s");
     for (const text of ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"])
@@ -245,7 +247,7 @@ scenario("exportSession", 400, { title: "an unknown format" }, async (service) =
   assert.equal((await assertError(refused, 400, "unsupported_parameter")).param, "format");
 });
 
-test("an export of 10,000 messages is read a page at a time, as its client reads it", async () => {
+test("an export of 10,000 messages streams in bounded memory, a page at a time, as its client reads it", async () => {
   await using service = await startTestService({});
   await createSession(service, "s");
   const { store } = service.service;

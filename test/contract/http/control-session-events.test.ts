@@ -35,7 +35,7 @@ const lastSeq = async (service: TestService, id: string) =>
 scenario(
   "streamSessionEvents",
   200,
-  { title: "the stream resumed by Last-Event-ID equals the live one across a restart" },
+  { title: "the session stream resumed by Last-Event-ID equals the live one across a restart" },
   async (service) => {
     await createSession(service, "s");
     await patch(service, "/v1/sessions/s", { title: "t" });

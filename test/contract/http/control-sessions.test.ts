@@ -59,7 +59,10 @@ const gate = createGate();
 scenario(
   "getSession",
   200,
-  { title: "a session with an active run has status running", script: gate.script },
+  {
+    title: "a session with an active run has status running, with an open question status waiting",
+    script: gate.script,
+  },
   async (service) => {
     const { run_id: id } = await startRun(service, { session_id: "s" });
     await runEvent(service, id, "message.delta");

@@ -75,7 +75,7 @@ scenario(
   "updateRoute",
   409,
   {
-    title: "a configured route cannot be changed: route_is_static",
+    title: "a configured route cannot be changed: 409 route_is_static",
     ...withReceiver({ routes: { fixed: {} } }),
   },
   async (service) => {

@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
+import { FakeClock } from "../../harness/fake-clock.ts";
 import { sha256 } from "../../../src/base/text.ts";
 import {
   assertError,
@@ -112,7 +113,10 @@ function ask(
 
 scenarioOfAll(
   401,
-  { title: "asks for a key, and names the scheme", except: SIGN_IN },
+  {
+    title: "every operation answers 401 without a key and its error conforms to the envelope",
+    except: SIGN_IN,
+  },
   async (service, operation) => {
     for (const [authorization, code] of [
       [undefined, "missing_api_key"],
@@ -248,6 +252,7 @@ scenarioOfAll(
   429,
   {
     title: "a key that has made its requests of this minute",
+    clock: new FakeClock(),
     except: SIGN_IN,
     keys: [
       { key: KEY, name: "busy", scopes: ["admin"], rateLimitRpm: 1 },

@@ -103,10 +103,23 @@ async function fill(service: TestService): Promise<void> {
     await tx.insert("occurrences", [
       {
         ...occurrence,
-        ...{ scheduled_at: 1, cause: "schedule", timing: "on_time", status: "ok", reason: null },
-        ...{ covers_until: null, covers_count: 1, lease_owner: null, lease_until: null, claimed_at: 1 },
-        ...{ started_at: 1, ended_at: 2, run_id: null, session_id: null, output_file: null },
-        ...{ delivery_status: "none", delivery_error: null },
+        scheduled_at: 1,
+        cause: "schedule",
+        timing: "on_time",
+        status: "ok",
+        reason: null,
+        covers_until: null,
+        covers_count: 1,
+        lease_owner: null,
+        lease_until: null,
+        claimed_at: 1,
+        started_at: 1,
+        ended_at: 2,
+        run_id: null,
+        session_id: null,
+        output_file: null,
+        delivery_status: "none",
+        delivery_error: null,
       },
     ]);
   });
@@ -131,6 +144,7 @@ async function growthOnSqlite(read: Kysely<Tables>, statement: Statement): Promi
 }
 
 async function growthOnPostgres(read: Kysely<Tables>, statement: Statement): Promise<readonly string[]> {
+  const isOwn = statement.sql.includes('"owner" =');
   // With a few rows it would read whole tables because that is cheap.
   return read.connection().execute(async (db) => {
     for (const name of ["seqscan", "sort", "bitmapscan"])
@@ -139,7 +153,9 @@ async function growthOnPostgres(read: Kysely<Tables>, statement: Statement): Pro
     for (const name of ["seqscan", "sort", "bitmapscan"]) await sql.raw(`reset enable_${name}`).execute(db);
     const lines = rows.map((row) => String((row as Record<string, unknown>)["QUERY PLAN"]));
     return lines.filter((line) => {
-      return /Seq Scan on/.test(line) || /(?<!Incremental )Sort {2}\(/.test(line);
+      // Over all owners, the planner weighs a sort of what one index gives against a walk through another.
+      const isSorted = isOwn && /(?<!Incremental )Sort {2}\(/.test(line);
+      return isSorted || /Seq Scan on/.test(line);
     });
   });
 }

@@ -57,10 +57,14 @@ test("a response that is not stored is not resumed: the cut names its run", asyn
 test("a background response continues when its stream is left; any other is stopped", async () => {
   const gate = Promise.withResolvers<void>();
   await using service = await startTestService({
-    script: async () => {
-      await gate.promise;
-      return { text: "done" };
-    },
+    // What it says first gives a stream its headers.
+    script: () => ({
+      text: (async function* () {
+        yield "do";
+        await gate.promise;
+        yield "ne";
+      })(),
+    }),
   });
   const options = { baseUrl: service.url, apiKey: KEY };
   const leave = async (background: boolean) => {

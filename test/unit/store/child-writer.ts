@@ -13,6 +13,7 @@ async function client(): Promise<void> {
     const title = `t${count++}`;
     const [event] = await store.write(async (tx) => {
       await tx.insert("sessions", [sessionRow({ title })]);
+      tx.record({ type: "session.created", ref: title, owner: "tester", data: {} });
       return store.journal.append(tx, sessionId, deltas(runId, 1));
     });
     writeWhole(`${JSON.stringify({ seq: event?.seq, title })}\n`);

@@ -103,7 +103,7 @@ test("200 MB of output use bounded memory, and the result has the beginning and 
   const command = "echo first; head -c 200000000 /dev/zero | tr '\\0' x; echo; echo last";
   const text = await call(
     terminal,
-    { command },
+    { command, timeout_seconds: 600 },
     { cwd: workspace(t), progress: (delta) => (live += delta.length) },
   );
   assertFlat(120_000_000);
