@@ -134,7 +134,7 @@ function EditJob({ job }: JobProps): JSX.Element {
     <>
       {!isSame && job.revision > base.revision ? (
         <p class="schedule-note" role="status">
-          Somebody else has changed this job.
+          This job was changed elsewhere.
           <Button onClick={() => setBase(job)}>Show the current version</Button>
         </p>
       ) : null}
@@ -167,7 +167,7 @@ async function save({ id, revision }: Job, body: UpdateJobBody): Promise<Job> {
   } catch (error) {
     if (!(error instanceof AgentApiError) || error.status !== 412) throw error;
     refreshTopic("job");
-    throw new Error("Somebody else has changed this job. Show the current version, then change it again.", {
+    throw new Error("This job was changed elsewhere. Show the current version, then change it again.", {
       cause: error,
     });
   }
