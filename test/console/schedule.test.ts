@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { test, type TestContext } from "node:test";
 import type { Page } from "playwright-core";
 import type { Job, JobTimeList } from "../../generated/http/client/types.gen.ts";
+import { firstIdAt } from "../../src/base/text.ts";
 import { openStore } from "../../src/store/open.ts";
 import type { Store } from "../../src/store/store.ts";
 import type { OccurrenceRow } from "../../src/store/schema/tables.ts";
@@ -77,8 +78,8 @@ const EXPRESSIONS = `
 async function previewOf(page: Page, schedule: string, zone: string): Promise<readonly string[]> {
   const answer = page.waitForResponse(
     (response) =>
-      response.url().endsWith("/v1/jobs?dry_run=true") &&
-      (JSON.parse(response.request().postData() ?? "{}") as { schedule?: string }).schedule === schedule,
+      new URL(response.url()).pathname === "/v1/scheduler/preview" &&
+      new URL(response.url()).searchParams.get("schedule") === schedule,
   );
   await page.getByLabel("Time zone").fill(zone);
   await page.getByLabel("Schedule", { exact: true }).fill(schedule);
@@ -205,10 +206,11 @@ test("a job that no scheduler ran in time is marked as missed, and one that caug
   await page.locator(".mark-late").first().waitFor();
 });
 
-function occurrence(id: string, job: Job, at: string, set: Partial<OccurrenceRow> = {}): OccurrenceRow {
+function occurrence(job: Job, at: string, set: Partial<OccurrenceRow> = {}): OccurrenceRow {
   const atMs = Date.parse(at);
   return {
-    id: `occ_${id.padStart(26, "0")}`,
+    // Lists of a window find occurrences by their ids, which begin with the time of the claim.
+    id: firstIdAt("occ", atMs + 1),
     owner: "default",
     job_id: job.id,
     job_name: job.name,
@@ -239,14 +241,14 @@ test("the timeline marks done, late and missed times over a change of the clock"
   const store = await openBeside(t, shown);
   const late = Date.parse("2026-03-29T01:12:00Z");
   const rows = [
-    occurrence("1", job, "2026-03-28T01:30:00Z"),
+    occurrence(job, "2026-03-28T01:30:00Z"),
     // 02:30 does not exist on this day: the instant is at the end of the gap.
-    occurrence("2", job, "2026-03-29T01:00:00Z", {
+    occurrence(job, "2026-03-29T01:00:00Z", {
       timing: "late",
       started_at: late,
       ended_at: late + 1_000,
     }),
-    occurrence("3", job, "2026-03-30T00:30:00Z", {
+    occurrence(job, "2026-03-30T00:30:00Z", {
       status: "missed",
       covers_until: Date.parse("2026-03-31T00:30:00Z"),
       covers_count: 2,

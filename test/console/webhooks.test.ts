@@ -18,7 +18,7 @@ test("a route is made in the browser, with its secret shown once and a command t
   const dialog = page.getByRole("dialog");
   await dialog.getByLabel("Name").fill("pushes");
   await dialog.getByLabel("Events").fill("push, release");
-  await dialog.getByLabel("Prompt").fill("Summarize {ref}.");
+  await dialog.getByRole("textbox", { name: "Prompt" }).fill("Summarize {ref}.");
   await dialog.getByRole("button", { name: "Create the route" }).click();
   await dialog.getByRole("heading", { name: "The route pushes is ready" }).waitFor();
   const secret = await dialog.getByLabel("Secret", { exact: true }).innerText();

@@ -161,7 +161,7 @@ function watchPage(page: Page, problems: string[], state: Watched): void {
     const text = message.text();
     if (state.isDown && WHILE_DOWN.test(text)) return;
     if (state.allowed.some((pattern) => pattern.test(text))) return;
-    problems.push(`in the console: ${text}`);
+    problems.push(`in the console: ${text} ${message.location().url}`.trim());
   });
 }
 

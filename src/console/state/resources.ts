@@ -52,6 +52,8 @@ interface Resource {
   isStale: boolean;
   timer: ReturnType<typeof setTimeout> | undefined;
   readonly read: () => Promise<void>;
+  /** The last time that it was read. */
+  reading?: Promise<void>;
 }
 
 const kept = new Map<string, Resource>();
@@ -79,7 +81,8 @@ function soon(resource: Resource): void {
 
 async function refresh(resource: Resource): Promise<void> {
   resource.isStale = false;
-  await resource.read();
+  resource.reading = resource.read();
+  await resource.reading;
 }
 
 /** Reads everything that is shown again, such as after the user changed something. */
@@ -92,8 +95,12 @@ export function refreshTopic(topic: string): void {
 }
 
 /** Forgets an object that is about to be deleted, so that its page does not ask for it again. */
-export function forgetItem(address: string): void {
-  kept.delete(itemKey(address));
+export async function forgetItem(address: string): Promise<void> {
+  const key = itemKey(address);
+  const resource = kept.get(key);
+  kept.delete(key);
+  clearTimeout(resource?.timer);
+  await resource?.reading;
 }
 
 function itemKey(address: string): string {

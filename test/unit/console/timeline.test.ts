@@ -166,7 +166,7 @@ test("going a day back and forth returns to the same midnight, all through the y
   }
 });
 
-test("text that is no date begins no window", () => {
+test("other text than a date begins no window", () => {
   for (const text of ["", "yesterday", "2026-13-40", "2026-02-30x"])
     assert.equal(startOfDate(text, "UTC"), undefined);
 });

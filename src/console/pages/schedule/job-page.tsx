@@ -52,7 +52,7 @@ function NewJob(): JSX.Element {
             const job = await request<CreateJobData, Job>({ url: "/v1/jobs", body });
             refreshTopic("job");
             navigate(jobHref(job.id), { replace: true });
-            say("Created.");
+            say(["Created.", ...(job.warnings ?? [])].join(" "));
           }}
         />
       </div>
@@ -134,7 +134,7 @@ function EditJob({ job }: JobProps): JSX.Element {
     <>
       {!isSame && job.revision > base.revision ? (
         <p class="schedule-note" role="status">
-          Somebody else has changed this job.
+          This job was changed elsewhere.
           <Button onClick={() => setBase(job)}>Show the current version</Button>
         </p>
       ) : null}
@@ -145,9 +145,10 @@ function EditJob({ job }: JobProps): JSX.Element {
         onSave={async (values) => {
           const changes = changesOf(before, values);
           if (Object.keys(changes).length === 0) return say("Nothing was changed.");
-          setBase(await save(isSame ? job : base, changes));
+          const saved = await save(isSame ? job : base, changes);
+          setBase(saved);
           refreshTopic("job");
-          say("Saved.");
+          say(["Saved.", ...(saved.warnings ?? [])].join(" "));
         }}
       />
     </>
@@ -166,7 +167,7 @@ async function save({ id, revision }: Job, body: UpdateJobBody): Promise<Job> {
   } catch (error) {
     if (!(error instanceof AgentApiError) || error.status !== 412) throw error;
     refreshTopic("job");
-    throw new Error("Somebody else has changed this job. Show the current version, then change it again.", {
+    throw new Error("This job was changed elsewhere. Show the current version, then change it again.", {
       cause: error,
     });
   }
@@ -306,7 +307,7 @@ function Actions({ job }: JobProps): JSX.Element {
           action="Delete"
           onClose={() => setDeleting(false)}
           onConfirm={async () => {
-            forgetItem(`/v1/jobs/${encodeURIComponent(id)}`);
+            await forgetItem(`/v1/jobs/${encodeURIComponent(id)}`);
             await request<DeleteJobData, unknown>({
               url: "/v1/jobs/{job_id}",
               path: { job_id: id },

@@ -1,9 +1,8 @@
 /** What a schedule means and when it runs next, while it is typed. */
 import type { JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import type { CreateJobData, Job, JobTime } from "../../../client/http.ts";
+import type { JobTime, PreviewScheduleData, SchedulePreview as Meaning } from "../../../client/http.ts";
 import { messageOf, request } from "../../state/session.ts";
-import { Problem } from "../../ui/controls.tsx";
 import { wordsOf } from "./words.ts";
 
 interface PreviewProps {
@@ -15,18 +14,18 @@ interface PreviewProps {
 type Preview =
   | { readonly kind: "none" }
   | { readonly kind: "wrong"; readonly why: string }
-  | { readonly kind: "shown"; readonly job: Job; readonly typed: string };
+  | { readonly kind: "shown"; readonly meaning: Meaning; readonly typed: string };
 
 const AFTER_MS = 250;
 
-/** Asks the scheduler itself, with a dry run: nothing is created. */
+/** Asks the scheduler itself. */
 export function SchedulePreview({ schedule, zone }: PreviewProps): JSX.Element {
   const preview = usePreview(schedule.trim(), zone.trim());
   return (
     <section class="preview" aria-label="Next times" aria-live="polite">
       {preview.kind === "none" ? <p class="dim">The next times appear here while you type.</p> : null}
       {preview.kind === "wrong" ? <p class="preview-wrong">{preview.why}</p> : null}
-      {preview.kind === "shown" ? <Times job={preview.job} typed={preview.typed} /> : null}
+      {preview.kind === "shown" ? <Times meaning={preview.meaning} typed={preview.typed} /> : null}
     </section>
   );
 }
@@ -38,7 +37,7 @@ function usePreview(schedule: string, zone: string): Preview {
     const controller = new AbortController();
     const timer = setTimeout(() => {
       ask(schedule, zone, controller.signal).then(
-        (job) => setPreview({ kind: "shown", job, typed: schedule }),
+        (meaning) => setPreview({ kind: "shown", meaning, typed: schedule }),
         (error: unknown) => {
           if (!controller.signal.aborted) setPreview({ kind: "wrong", why: messageOf(error) });
         },
@@ -52,40 +51,53 @@ function usePreview(schedule: string, zone: string): Preview {
   return preview;
 }
 
-function ask(schedule: string, zone: string, signal: AbortSignal): Promise<Job> {
-  // Every job needs something to do; this one is never created.
-  const body = { schedule, prompt: "preview", ...(zone === "" ? {} : { time_zone: zone }) };
-  return request<CreateJobData, Job>({ url: "/v1/jobs", query: { dry_run: true }, body, signal });
+function ask(schedule: string, zone: string, signal: AbortSignal): Promise<Meaning> {
+  const query = { schedule, ...(zone === "" ? {} : { time_zone: zone }) };
+  return request<PreviewScheduleData, Meaning>({ url: "/v1/scheduler/preview", query, signal });
 }
 
 interface TimesProps {
-  readonly job: Job;
+  readonly meaning: Meaning;
   /** The text that these are the times of: the person may be further by now. */
   readonly typed: string;
 }
 
-function Times({ job, typed }: TimesProps): JSX.Element {
-  const { schedule, time_zone: zone, next_runs: times, warnings } = job;
-  const words = wordsOf(schedule);
+function Times({ meaning, typed }: TimesProps): JSX.Element {
+  const { schedule, description, time_zone: zone, times, clock_changes: changes } = meaning;
+  const later = changes.filter(({ scheduled_at: at }) => !times.some((each) => each.scheduled_at === at));
   return (
     <>
       <p class="preview-words">
-        {words === undefined ? null : <b>{words}</b>}
+        <b>{wordsOf(schedule) ?? description}</b>
         <code data-typed={typed}>{schedule}</code>
       </p>
       <ol class="preview-times" aria-label={`In ${zone}`}>
-        {(times ?? []).map((each) => (
-          <li key={each.scheduled_at}>
-            <time dateTime={each.wall_time}>{wallTime(each)}</time>
-            {each.shift === null ? null : <span class="preview-shift">{SHIFTS[each.shift]}</span>}
-          </li>
+        {times.map((each) => (
+          <PreviewTime key={each.scheduled_at} time={each} />
         ))}
       </ol>
+      {later.length === 0 ? null : (
+        <>
+          <p class="dim">When the clock changes:</p>
+          <ol class="preview-times" aria-label="When the clock changes">
+            {later.slice(0, 2).map((each) => (
+              <PreviewTime key={each.scheduled_at} time={each} />
+            ))}
+          </ol>
+        </>
+      )}
       <p class="dim">{zone}</p>
-      {(warnings ?? []).map((warning) => (
-        <Problem key={warning} message={warning} />
-      ))}
     </>
+  );
+}
+
+function PreviewTime({ time }: { readonly time: JobTime }): JSX.Element {
+  const { wall_time: wall, shift } = time;
+  return (
+    <li>
+      <time dateTime={wall}>{wallTime(time)}</time>
+      {shift === null ? null : <span class="preview-shift">{SHIFTS[shift]}</span>}
+    </li>
   );
 }
 

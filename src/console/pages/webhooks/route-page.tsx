@@ -169,7 +169,7 @@ function Actions({ route }: { readonly route: Route }): JSX.Element {
           action="Delete"
           onClose={close}
           onConfirm={async () => {
-            forgetItem(`/v1/webhooks/routes/${encodeURIComponent(route.name)}`);
+            await forgetItem(`/v1/webhooks/routes/${encodeURIComponent(route.name)}`);
             await request<DeleteRouteData, unknown>({ ...address, method: "DELETE" });
             navigate("/webhooks", { replace: true });
             refreshTopic("route");
