@@ -4634,7 +4634,7 @@ td:empty{display:none}
 </section>
 <section id="operation-import-backup-request-body">
 <h4><a href="#operation-import-backup-request-body">Request body</a></h4>
-<p><code>application/gzip</code>, required: string (binary).</p>
+<p><code>application/octet-stream</code>, required: string (binary).</p>
 <p>Type: string (binary)</p>
 </section>
 <section id="operation-import-backup-responses">
@@ -7865,6 +7865,7 @@ td:empty{display:none}
 <tr><td><code>last_error</code></td><td>string or null</td><td>Required.</td></tr>
 <tr><td><code>hint</code></td><td>string or null</td><td>Required. Next step, for people.</td></tr>
 <tr><td><code>text</code></td><td>string or null</td><td>Required. With <code>include=text</code>, secrets redacted; in lists at most 2,000 characters.</td></tr>
+<tr><td><code>files</code></td><td>array of string or null</td><td>Required. With <code>include=text</code>: names of the files that it sends along. Null otherwise.</td></tr>
 <tr><td><code>created_at</code></td><td>number</td><td>Required. Unix time in seconds.</td></tr>
 <tr><td><code>ended_at</code></td><td>number or null</td><td>Required. Unix time in seconds. Null while it is pending.</td></tr>
 </tbody>

@@ -1,8 +1,7 @@
 import assert from "node:assert/strict";
-import { readFile } from "node:fs/promises";
-import { createRequire } from "node:module";
 import { test } from "node:test";
 import type { Page } from "playwright-core";
+import { findings, openLoaded, tooWide } from "../harness/accessibility.ts";
 import { composer, conversation, send, startConsole } from "../harness/browser.ts";
 
 const PAGES = [
@@ -12,38 +11,7 @@ const PAGES = [
   "/approvals?view=saved",
   "/runs",
   "/sessions",
-  "/platforms",
-  "/usage",
-  "/logs",
-  "/settings",
-  "/settings/model",
-  "/settings/keys",
-  "/settings/browsers",
-  "/settings/check",
-  "/settings?q=telegram",
 ];
-const axe = await readFile(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
-
-interface Finding {
-  readonly id: string;
-  readonly help: string;
-  readonly nodes: readonly { readonly html: string; readonly failureSummary?: string }[];
-}
-
-async function findings(page: Page): Promise<readonly string[]> {
-  // The page's policy lets no script in but its own: the tool comes in through the debugger.
-  await page.evaluate(axe);
-  const { violations } = await page.evaluate(() => {
-    const run = (
-      globalThis as unknown as { axe: { run: (options: object) => Promise<{ violations: Finding[] }> } }
-    ).axe;
-    return run.run({ runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"] });
-  });
-  return violations.flatMap(({ id, help, nodes }) =>
-    nodes.map(({ html, failureSummary }) => `${id}: ${help}\n${html}\n${failureSummary}`),
-  );
-}
-
 for (const colorScheme of ["light", "dark"] as const) {
   for (const width of [1280, 390]) {
     test(`axe finds nothing on any page in ${colorScheme} colours at ${width} px`, async () => {
@@ -53,9 +21,7 @@ for (const colorScheme of ["light", "dark"] as const) {
       await page.getByRole("group", { name: /asks to use terminal/ }).waitFor();
       await page.waitForURL(/\/chat\/(?!new)/);
       for (const path of PAGES) {
-        await page.goto(path);
-        await page.locator("h1").waitFor();
-        await page.getByRole("status").filter({ hasText: "Loading" }).first().waitFor({ state: "detached" });
+        await openLoaded(page, path);
         assert.deepEqual(await findings(page), [], path);
       }
       await page.getByRole("link", { name: "Chat" }).click();
@@ -79,18 +45,8 @@ test("no page is wider than a window of 320 px, which is also 1280 px at a zoom 
   await send(page, `run: rm -rf ./a-folder-${"with-a-very-long-name-".repeat(10)}`);
   await page.getByRole("group", { name: /asks to use terminal/ }).waitFor();
   for (const path of PAGES) {
-    await page.goto(path);
-    await page.locator("h1").waitFor();
-    await page.getByRole("status").filter({ hasText: "Loading" }).first().waitFor({ state: "detached" });
-    const wide = await page.evaluate(() => {
-      const main = document.querySelector("main")!;
-      return [document.documentElement.scrollWidth - innerWidth, main.scrollWidth - main.clientWidth];
-    });
-    assert.deepEqual(
-      wide.map((over) => Math.max(0, over)),
-      [0, 0],
-      path,
-    );
+    await openLoaded(page, path);
+    assert.deepEqual(await tooWide(page), [], path);
   }
 });
 

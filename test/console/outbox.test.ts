@@ -23,7 +23,6 @@ async function addEnded(
           owner: "default",
           target,
           payload: { text, extra: {} },
-          ref: null,
           orderingKey: null,
         };
         const added = await outbox.enqueue(tx, message);

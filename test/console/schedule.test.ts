@@ -186,8 +186,8 @@ test("a job that no scheduler ran in time is marked as missed, and one that caug
   const store = await openBeside(t, shown);
   await store.write(async (tx) => {
     for (const { id } of [left, caught]) {
-      const set = { next_run_at: (left.next_run_at ?? 0) * 1_000 - 2 * DAY_MS };
-      assert.equal(await tx.update("cron_jobs", { id }, set), 1);
+      const past = (left.next_run_at ?? 0) * 1_000 - 2 * DAY_MS;
+      assert.equal(await tx.update("cron_jobs", { id }, { next_run_at: past, due_at: past }), 1);
     }
   });
   await shown.restart();

@@ -1309,7 +1309,7 @@ export class AgentClient extends HeyApiClient {
             url: '/v1/backup/import',
             ...options,
             headers: {
-                'Content-Type': 'application/gzip',
+                'Content-Type': 'application/octet-stream',
                 ...options.headers
             }
         });

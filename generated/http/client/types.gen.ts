@@ -3899,6 +3899,10 @@ export type Message = {
      */
     text: string | null;
     /**
+     * With `include=text`: names of the files that it sends along. Null otherwise.
+     */
+    files: Array<string> | null;
+    /**
      * Unix time in seconds.
      */
     created_at: number;

@@ -6237,6 +6237,9 @@ type Message struct {
 	// With `include=text`, secrets redacted; in lists at most 2,000 characters.
 	Text *string `json:"text"`
 
+	// With `include=text`: names of the files that it sends along. Null otherwise.
+	Files []string `json:"files"`
+
 	// Unix time in seconds.
 	CreatedAt float64 `json:"created_at"`
 

@@ -2867,6 +2867,8 @@ _MessageRequired = TypedDict(
         "hint": Union[str, None],
         #: With `include=text`, secrets redacted; in lists at most 2,000 characters.
         "text": Union[str, None],
+        #: With `include=text`: names of the files that it sends along. Null otherwise.
+        "files": Union[list[str], None],
         #: Unix time in seconds.
         "created_at": float,
         #: Unix time in seconds. Null while it is pending.

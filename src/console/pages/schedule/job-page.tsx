@@ -128,9 +128,11 @@ function ShownJob({ job }: JobProps): JSX.Element {
 function EditJob({ job }: JobProps): JSX.Element {
   const [base, setBase] = useState(job);
   const before = valuesOf(base);
+  // Pausing and resuming change the revision, too, and nothing that is edited here.
+  const isSame = JSON.stringify(valuesOf(job)) === JSON.stringify(before);
   return (
     <>
-      {job.revision > base.revision ? (
+      {!isSame && job.revision > base.revision ? (
         <p class="schedule-note" role="status">
           Somebody else has changed this job.
           <Button onClick={() => setBase(job)}>Show the current version</Button>
@@ -143,7 +145,7 @@ function EditJob({ job }: JobProps): JSX.Element {
         onSave={async (values) => {
           const changes = changesOf(before, values);
           if (Object.keys(changes).length === 0) return say("Nothing was changed.");
-          setBase(await save(base, changes));
+          setBase(await save(isSame ? job : base, changes));
           refreshTopic("job");
           say("Saved.");
         }}

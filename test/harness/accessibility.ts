@@ -1,0 +1,49 @@
+/** What axe finds on a page of the console, and whether it fits its window. */
+import { readFile } from "node:fs/promises";
+import { createRequire } from "node:module";
+import type { Page } from "playwright-core";
+
+interface Finding {
+  readonly id: string;
+  readonly help: string;
+  readonly nodes: readonly { readonly html: string; readonly failureSummary?: string }[];
+}
+
+interface Axe {
+  run(options: object): Promise<{ readonly violations: readonly Finding[] }>;
+}
+
+const source = readFile(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+const RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"];
+
+/** Returns each finding with its element. */
+export async function findings(page: Page): Promise<readonly string[]> {
+  // The page's policy lets no script in but its own: the tool comes in through the debugger.
+  await page.evaluate(await source);
+  const { violations } = await page.evaluate(
+    (runOnly) => (globalThis as unknown as { readonly axe: Axe }).axe.run({ runOnly }),
+    RULES,
+  );
+  return violations.flatMap(({ id, help, nodes }) =>
+    nodes.map(({ html, failureSummary }) => `${id}: ${help}\n${html}\n${failureSummary}`),
+  );
+}
+
+/** Returns how many pixels the page and its main part are wider than they may be. */
+export function tooWide(page: Page): Promise<readonly number[]> {
+  return page.evaluate(() => {
+    const main = document.querySelector("main");
+    const over = [
+      document.documentElement.scrollWidth - innerWidth,
+      main ? main.scrollWidth - main.clientWidth : 0,
+    ];
+    return over.filter((pixels) => pixels > 0);
+  });
+}
+
+/** Opens a page and waits until it shows what it loads. */
+export async function openLoaded(page: Page, path: string): Promise<void> {
+  await page.goto(path);
+  await page.locator("h1").waitFor();
+  await page.getByRole("status").filter({ hasText: "Loading" }).first().waitFor({ state: "detached" });
+}
