@@ -11,15 +11,6 @@ const PAGES = [
   "/approvals?view=saved",
   "/runs",
   "/sessions",
-  "/platforms",
-  "/usage",
-  "/logs",
-  "/settings",
-  "/settings/model",
-  "/settings/keys",
-  "/settings/browsers",
-  "/settings/check",
-  "/settings?q=telegram",
 ];
 for (const colorScheme of ["light", "dark"] as const) {
   for (const width of [1280, 390]) {

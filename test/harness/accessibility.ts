@@ -45,5 +45,5 @@ export function tooWide(page: Page): Promise<readonly number[]> {
 export async function openLoaded(page: Page, path: string): Promise<void> {
   await page.goto(path);
   await page.locator("h1").waitFor();
-  await page.getByRole("status").filter({ hasText: "Loading" }).waitFor({ state: "detached" });
+  await page.getByRole("status").filter({ hasText: "Loading" }).first().waitFor({ state: "detached" });
 }
