@@ -183,7 +183,7 @@ function unusable(path: string, what: string, cause?: unknown): ServiceError {
   return new ServiceError("invalid_config", `${path} ${what}.`, { cause });
 }
 
-function isCode(error: unknown, code: string): boolean {
+export function isCode(error: unknown, code: string): boolean {
   return error instanceof Error && "code" in error && error.code === code;
 }
 

@@ -21,6 +21,8 @@ import {
 import { KEY } from "../harness/service.ts";
 import { createTestDatabase } from "../harness/store.ts";
 
+/** What an operation requires. */
+const QUERIES: Readonly<Record<string, string>> = { previewSchedule: "?schedule=every+1h" };
 /** Streams that do not end, which are read by themselves, and answers about one thing of a kind that this home does not have. */
 const LEFT_OUT = new Set([
   "streamEvents",
@@ -132,7 +134,10 @@ async function readAll(call: Call): Promise<{ readonly missing: readonly string[
       missing.push(id);
       continue;
     }
-    const answer = await call("GET", path.replace(/\{[^}]+\}/, encodeURIComponent(first ?? "")));
+    const answer = await call(
+      "GET",
+      `${path.replace(/\{[^}]+\}/, encodeURIComponent(first ?? ""))}${QUERIES[id] ?? ""}`,
+    );
     const rows = (Array.isArray(answer["data"]) ? answer["data"] : []) as Record<string, unknown>[];
     const [row] = rows;
     if (row && !path.includes("{")) firsts.set(path, String(row["id"] ?? row["run_id"] ?? row["name"]));

@@ -256,9 +256,7 @@ const seconds = (fromMs: number, toMs: number): number =>
 
 /** Fills the time that belongs to no step, so that the steps add up to the run. */
 function withoutGaps(steps: readonly Step[], { created_at: createdMs, ended_at: endedMs }: RunView): Step[] {
-  const sorted = steps.toSorted(
-    (a, b) => a.startMs - b.startMs || Number(a.kind === "tool") - Number(b.kind === "tool"),
-  );
+  const sorted = steps.toSorted((a, b) => a.startMs - b.startMs || depthOf(a) - depthOf(b));
   const all: Step[] = [];
   let coveredMs = createdMs;
   let gaps = 0;
@@ -274,6 +272,12 @@ function withoutGaps(steps: readonly Step[], { created_at: createdMs, ended_at: 
   }
   if (endedMs !== null) fill(endedMs);
   return all;
+}
+
+/** Of steps of the same millisecond, a tool call comes after its model call, and what belongs to it after that. */
+function depthOf({ kind }: Step): number {
+  if (kind === "question" || kind === "subagent") return 2;
+  return kind === "tool" ? 1 : 0;
 }
 
 function toStep(from: Step): RunStep {

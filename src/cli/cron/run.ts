@@ -50,7 +50,7 @@ export const runCommand = defineApiCommand({
       if (isJson) printJson({ job: asked.job, run: ended, output: output ?? null, answer: answer ?? null });
       else {
         print(`  Outcome: ${endText(ended)}`);
-        if (output !== undefined) print(`  Output:  ${output}`);
+        if (output !== undefined) print(`  Output:  ${output} in the home`);
         if (answer !== undefined) print(`\n${visible(answer)}`);
       }
       if (ended.status !== "ok" || ended.delivery_status === "failed") process.exitCode = EXIT_FAILURE;

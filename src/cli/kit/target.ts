@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { isRecord } from "../../base/data.ts";
 import { ServiceError } from "../../base/errors.ts";
 import { registerSecret } from "../../base/observe.ts";
-import { readPrivateFile, withFileLock, writePrivateFile } from "../../config/home.ts";
+import { isCode, readPrivateFile, withFileLock, writePrivateFile } from "../../config/home.ts";
 import { TARGET_ARGS } from "./command.ts";
 import { repeatedOption } from "./options.ts";
 import { UsageError } from "./arguments.ts";
@@ -117,7 +117,11 @@ function contextsPath(): string {
 /** ServiceError `invalid_config` for a broken file. */
 export async function readContexts(): Promise<Contexts> {
   const path = contextsPath();
-  const text = await readPrivateFile(path);
+  const text = await readPrivateFile(path).catch((error: unknown) => {
+    // The home lies below a file: the command says so in its own words.
+    if (error instanceof ServiceError && isCode(error.cause, "ENOTDIR")) return undefined;
+    throw error;
+  });
   if (text === undefined) return { contexts: new Map() };
   try {
     return parseContexts(JSON.parse(text));

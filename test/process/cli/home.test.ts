@@ -53,7 +53,7 @@ for (const [what, path] of [
       assertPlain(
         words,
         stderr,
-        /cannot be (made|created) \([a-z ]+, E[A-Z]+\)\. Set AGENTD_HOME to a folder you may write to\.\n$/,
+        /cannot be (made|created|read) \([a-z ]+, E[A-Z]+\)\. (Set AGENTD_HOME to a folder you may write to|Check the path [^\n]* AGENTD_HOME[^\n]*)\.\n$/,
       );
     }
     for (const words of looking) {

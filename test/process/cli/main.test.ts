@@ -71,7 +71,9 @@ describe("agentd", () => {
   it("names its commands the way it was called", async () => {
     const npx = await agentd(["cnofig"], { npm_lifecycle_event: "npx" });
     assert.match(npx.stderr, /^Try `npx agentd --help`\.$/m);
-    const none = await agentd(["runs", "list", "--port", await freePort()], { npm_lifecycle_event: "npx" });
+    const none = await agentd(["open", "--print", "--port", await freePort()], {
+      npm_lifecycle_event: "npx",
+    });
     assert.match(none.stderr, /Start it with `npx agentd gateway`/);
     const help = await agentd(["config", "--help"], { npm_lifecycle_event: "npx" });
     assert.match(help.stdout, /^Run `npx agentd config <command> --help`/m);

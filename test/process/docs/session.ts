@@ -29,8 +29,12 @@ export interface Session extends AsyncDisposable {
   run(block: Block): Promise<string>;
 }
 
-/** `agentd`, where `agentd gateway` starts the gateway of the page anew and returns when it listens. */
+/**
+ * `agentd`, where `agentd gateway` starts the gateway of the page anew and returns when it listens. It works on this
+ * machine: AGENTD_URL is for the examples.
+ */
 const SHIM = `#!/bin/bash
+unset AGENTD_URL
 if [ "$1" != gateway ] || [ $# -gt 1 ]; then exec PROGRAM "$@"; fi
 if [ -e "$STATE/pid" ]; then
   pid=$(cat "$STATE/pid")

@@ -125,7 +125,10 @@ test(
     };
     assert.equal(paused.answer, "hello from the script");
     assert.deepEqual([paused.run.status, paused.run.cause], ["ok", "manual"]);
-    assert.match(await readFile(paused.output, "utf8"), /^## Response$\s+hello from the script$/m);
+    assert.match(
+      await readFile(join(place.home, paused.output), "utf8"),
+      /^## Response$\s+hello from the script$/m,
+    );
     const { job } = JSON.parse((await cron(place, "show", "plain", "--json")).stdout) as {
       readonly job: { readonly state: string; readonly last_status: string; readonly paused_reason: string };
     };

@@ -145,7 +145,7 @@ async function schedule(smoke: Smoke): Promise<void> {
     [["keys", "list"], /phone[\s\S]*read/],
     [["keys", "rotate", "phone", "--json"], /"key": "agk_/],
     [["keys", "revoke", "phone"], /revoked phone/],
-    [["cron", "list"], /tea[\s\S]*bye/],
+    [["cron", "list"], /bye[\s\S]*tea/],
     [["cron", "edit", "tea", "--prompt", "Say hi."], /tea/],
     [["cron", "show", "tea"], /Say hi\./],
     [["cron", "pause", "tea"], /Paused job: tea/],
@@ -186,7 +186,7 @@ async function webhooks(smoke: Smoke, telegramUrl: string): Promise<void> {
     [["webhook", "test", "ci", "--payload", '{"n":1}'], /Response \(\d+\)/, 1],
   );
   await hookRecords(smoke, home);
-  await runs(smoke, home, ["--port", new URL(gateway.url).port]);
+  await runs(smoke, home, gateway.url);
   await outbox(smoke, home);
   await smoke.run(
     home,
@@ -206,9 +206,10 @@ async function hookRecords(smoke: Smoke, home: string): Promise<void> {
   );
 }
 
-/** The run of the webhook, over the HTTP API of the gateway. */
-async function runs(smoke: Smoke, home: string, port: readonly string[]): Promise<void> {
-  const row: Row = [["runs", "list", "--json", ...port], /"run_id": "run_/];
+/** The run of the webhook. */
+async function runs(smoke: Smoke, home: string, url: string): Promise<void> {
+  const port = ["--port", new URL(url).port];
+  const row: Row = [["runs", "list", "--json"], /"run_id": "run_/];
   const id = /"run_id": "(run_\w+)"/.exec(await smoke.run(home, row))?.[1] ?? "";
   await smoke.run(
     home,
@@ -216,11 +217,15 @@ async function runs(smoke: Smoke, home: string, port: readonly string[]): Promis
     [["logs", "-n", "5"], /INFO {2}listening {2}url=/],
     [["usage", "--by", "model"], /^demo:demo +\d/m],
     [["open", "--print", ...port], /^http:\/\/127\.0\.0\.1:\d+\/login#c=[\w-]{43}$/m],
-    [["runs", "follow", id, ...port], /hello/],
-    [["runs", "show", id, ...port], /^status +completed$/m],
-    [["runs", "approve", id, ...port], /^[^\n]+\n$/, 1],
-    [["runs", "deny", id, ...port], /^[^\n]+\n$/, 1],
-    [["runs", "stop", id, ...port], / is completed\.$/m],
+    [["runs", "follow", id], /hello/],
+    [["runs", "show", id], /^status +completed$/m],
+    [["runs", "approve", id], /^[^\n]+\n$/, 1],
+    [["runs", "deny", id], /^[^\n]+\n$/, 1],
+    [["runs", "stop", id], / is completed\.$/m],
+    [["context", "add", "here", "--url", url], /here/],
+    [["context", "list"], /here[\s\S]*127\.0\.0\.1/],
+    [["context", "use", "local"], /this machine/],
+    [["context", "remove", "here"], /here/],
   );
 }
 

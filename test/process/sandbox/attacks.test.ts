@@ -61,6 +61,8 @@ describe("a sandboxed command", { skip: found.sandbox ? false : "bubblewrap does
   }
 });
 
+const MAX_LOOKS = 100;
+
 describe("without the sandbox", () => {
   const contacts: string[] = [];
   let world: World;
@@ -78,15 +80,17 @@ describe("without the sandbox", () => {
     it(`this attack works: ${attack.name}`, { skip }, async () => {
       contacts.length = 0;
       const { output, obeyed } = await world.run(attack, { isConfined: false });
-      const now = { ...world.outside(), obeyed };
-      const left = leftovers();
-      for (const pid of left) process.kill(pid, "SIGKILL");
-      await world.restore();
-      const hasWorked =
+      const happened = () =>
         leakIn(output) !== undefined ||
         contacts.length > 0 ||
-        left.length > 0 ||
-        !isDeepStrictEqual(now, world.before);
+        leftovers().length > 0 ||
+        !isDeepStrictEqual({ ...world.outside(), obeyed }, world.before);
+      // A process that was killed may need a moment to die.
+      for (let looks = 0; !happened() && looks < MAX_LOOKS; looks += 1)
+        await new Promise((resolve) => setTimeout(resolve, 20));
+      const hasWorked = happened();
+      for (const pid of leftovers()) process.kill(pid, "SIGKILL");
+      await world.restore();
       assert.ok(hasWorked, `nothing happened: ${output.slice(0, 500)}`);
     });
   }

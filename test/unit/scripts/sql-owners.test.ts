@@ -9,7 +9,7 @@ const STATEMENT = /\.(?:selectFrom|insertInto|updateTable|deleteFrom)\(/;
 /** The agent owns most tables; these of its files read or change them inside of one operation. */
 const AGENT_FILES: ReadonlySet<string> = new Set(
   [
-    ...["change", "list", "session", "sessions", "transcript"].map((name) => `session/${name}`),
+    ...["list", "session", "sessions", "titles", "transcript"].map((name) => `session/${name}`),
     ...["control", "run", "session-queue"].map((name) => `run/${name}`),
     ...["rebuild-step", "recovery", "resume", "take-over"].map((name) => `recovery/${name}`),
     ...["grants", "question", "questions"].map((name) => `question/${name}`),
