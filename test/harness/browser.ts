@@ -118,7 +118,11 @@ export async function startConsole(options: ConsoleOptions = {}): Promise<Consol
       await context.close();
       await browser.close();
       await place[Symbol.asyncDispose]();
-      if (problems.length > 0) throw new Error(`The page had problems:\n${problems.join("\n")}`);
+      if (problems.length === 0) return;
+      const what = `The page had problems:\n${problems.join("\n")}`;
+      // If the test failed too, the runner shows neither error of the pair.
+      console.error(what);
+      throw new Error(what);
     },
   };
 }
