@@ -44,15 +44,21 @@ export function startFeed(): void {
   });
 }
 
+/** What was read before a subscription without a cursor may have changed meanwhile. */
 async function subscribe(): Promise<void> {
+  let isWhole = cursor !== undefined;
   try {
     const position = await call("events.subscribe", cursor === undefined ? {} : { after: cursor });
     cursor ??= position.cursor;
   } catch {
     // The changes after the cursor are no longer kept, or the store is another one.
+    isWhole = false;
     cursor = undefined;
-    for (const { onGap } of followers) onGap();
     // A key without the scope gets no feed: its pages are read when they are opened.
-    await call("events.subscribe").catch(() => {});
+    await call("events.subscribe").then(
+      (position) => void (cursor ??= position.cursor),
+      () => {},
+    );
   }
+  if (!isWhole) for (const { onGap } of followers) onGap();
 }

@@ -52,8 +52,8 @@ interface Resource {
   isStale: boolean;
   timer: ReturnType<typeof setTimeout> | undefined;
   readonly read: () => Promise<void>;
-  /** The last time that it was read. */
-  reading?: Promise<void>;
+  /** While it is read. */
+  reading: Promise<void> | undefined;
 }
 
 const kept = new Map<string, Resource>();
@@ -79,10 +79,18 @@ function soon(resource: Resource): void {
   }, GATHER_MS);
 }
 
+/** One read at a time: an answer that was overtaken by a later one would show what is no longer true. */
 async function refresh(resource: Resource): Promise<void> {
-  resource.isStale = false;
-  resource.reading = resource.read();
+  resource.isStale = true;
+  resource.reading ??= readUntilFresh(resource).finally(() => (resource.reading = undefined));
   await resource.reading;
+}
+
+async function readUntilFresh(resource: Resource): Promise<void> {
+  while (resource.isStale) {
+    resource.isStale = false;
+    await resource.read();
+  }
 }
 
 /** Reads everything that is shown again, such as after the user changed something. */
@@ -197,7 +205,7 @@ function createList<T extends { readonly id: string }>({
       store.update((state) => ({ ...failed(state, error), isLoadingMore: false }));
     }
   };
-  return { topics, shown: 0, isStale: true, timer: undefined, store, read, more };
+  return { topics, shown: 0, isStale: true, timer: undefined, reading: undefined, store, read, more };
 }
 
 /** The first page replaces what it covers; older rows that were loaded stay below it. */
@@ -255,7 +263,7 @@ export function useItem<T>(address: string, topic: string | readonly string[], i
     };
     const topics = typeof topic === "string" ? [topic] : topic;
     const own = id === undefined ? {} : { id };
-    return { topics, ...own, shown: 0, isStale: true, timer: undefined, store, read };
+    return { topics, ...own, shown: 0, isStale: true, timer: undefined, reading: undefined, store, read };
   });
   const state = useStore(resource.store, (value) => value);
   return { ...state, reload: () => void refresh(resource) };
