@@ -14,7 +14,7 @@ import { request } from "../state/session.ts";
 import { Button, Empty, Loading, PageHeader, Problem, Time } from "../ui/controls.tsx";
 import { attempt, Confirm, say } from "../ui/dialog.tsx";
 import { Tabs } from "../ui/filters.tsx";
-import { QuestionBadge } from "../ui/run-parts.tsx";
+import { QuestionBadge, sourceName } from "../ui/run-parts.tsx";
 import { ListTable, type Column } from "../ui/table.tsx";
 
 const VIEWS = [
@@ -81,7 +81,7 @@ function Waiting({ question, isReadOnly }: WaitingProps): JSX.Element {
       <QuestionCard key={shown.id} question={shown} isReadOnly={isReadOnly} onAnswer={answer} />
       <p class="inbox-origin">
         <a href={`/chat/${encodeURIComponent(question.session_id)}`}>Open the session</a>
-        <span class="dim">{question.source ?? ""}</span>
+        <span class="dim">{sourceName(question.source ?? "")}</span>
         <span class="dim">
           asked <Time at={question.created_at} />
         </span>

@@ -7,11 +7,11 @@ import { useList } from "../state/resources.ts";
 import { Button, Empty, PageHeader, Snippet, Time } from "../ui/controls.tsx";
 import { ChoiceFilter, Filters, SearchFilter, WindowFilter, windowStart } from "../ui/filters.tsx";
 import { compactCount, duration } from "../ui/format.ts";
-import { RUN_STATUS_OPTIONS, RunBadge, SOURCE_OPTIONS, sourceName } from "../ui/run-parts.tsx";
+import { RUN_STATUS_OPTIONS, RunBadge, SOURCE_OPTIONS, sourceName, titleOf } from "../ui/run-parts.tsx";
 import { ListTable, type Column } from "../ui/table.tsx";
 
 const COLUMNS: readonly Column<Run>[] = [
-  { name: "Prompt", isWide: true, cell: (run) => run.input_preview || kindWords(run.kind) },
+  { name: "Prompt", isWide: true, cell: (run) => titleOf(run) || kindWords(run.kind) },
   { name: "Status", cell: (run) => <RunBadge status={run.status} /> },
   { name: "Started by", cell: ({ source }) => (source === null ? "–" : sourceName(source)) },
   { name: "Model", cell: (run) => run.model },

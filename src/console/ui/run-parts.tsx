@@ -1,6 +1,6 @@
 /** How runs and questions are shown wherever they are listed. */
 import type { JSX } from "preact";
-import type { QuestionStatus, RunStatus } from "../../client/http.ts";
+import type { QuestionStatus, Run, RunStatus } from "../../client/http.ts";
 import { Badge, type Tone } from "./controls.tsx";
 
 const RUN: Readonly<Record<RunStatus, readonly [Tone, string]>> = {
@@ -43,6 +43,15 @@ export const SOURCE_OPTIONS = [
   ["webhook", "Webhook"],
   ["cron", "Scheduled job"],
 ] as const;
+
+/** The note about foreign text that comes before the prompt of a webhook. */
+const NOTE = /^The text between <webhook-data-[^]*?(?:\n\n|$)/;
+
+/** The beginning of the prompt of a run, as a title. */
+export function titleOf({ input_preview: text, source }: Run): string {
+  const own = text.replace(NOTE, "").trim();
+  return own === "" && source === "webhook" ? "An event of a webhook" : own;
+}
 
 export function sourceName(source: string): string {
   return SOURCE_OPTIONS.find(([value]) => value === source)?.[1] ?? source;

@@ -10,6 +10,7 @@ const run = {
   created_at: 1_000,
   started_at: 1_000,
   ended_at: null,
+  usage: null,
 } as RunView;
 
 test("of steps that begin in the same millisecond, a question comes after its tool call, and that after the model", () => {

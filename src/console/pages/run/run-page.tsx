@@ -10,7 +10,7 @@ import { request, signedFetch } from "../../state/session.ts";
 import { Button, Loading, PageHeader, Problem, Time, useNow } from "../../ui/controls.tsx";
 import { attempt } from "../../ui/dialog.tsx";
 import { compactCount, cost, duration } from "../../ui/format.ts";
-import { RunBadge, sourceName } from "../../ui/run-parts.tsx";
+import { RunBadge, sourceName, titleOf } from "../../ui/run-parts.tsx";
 import { Stats } from "../../ui/stats.tsx";
 import { Facts } from "../../ui/table.tsx";
 import { RunAgain } from "./run-again.tsx";
@@ -22,10 +22,7 @@ export function RunPage({ params, query }: PageProps): JSX.Element {
   const { item: run, status, problem, reload } = useItem<Run>(address, "run", id);
   return (
     <>
-      <PageHeader
-        title={run ? run.input_preview || "Run" : "Run"}
-        back={{ href: "/runs", label: "All runs" }}
-      >
+      <PageHeader title={run ? titleOf(run) || "Run" : "Run"} back={{ href: "/runs", label: "All runs" }}>
         {run ? <Actions run={run} /> : null}
       </PageHeader>
       <div class="page-body">
