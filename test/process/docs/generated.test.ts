@@ -33,7 +33,9 @@ test("the pictures of the documentation are small, and load nothing", async () =
   assert.ok(names.length > 0);
   for (const name of names) {
     const file = join(folder, name);
-    assert.ok((await stat(file)).size < 60_000, name);
+    const isScreenshot = name.endsWith(".png");
+    assert.ok((await stat(file)).size < (isScreenshot ? 150_000 : 60_000), name);
+    if (isScreenshot) continue;
     assert.doesNotMatch(await readFile(file, "utf8"), /<script|href=|url\(/, name);
   }
 });
