@@ -1,10 +1,10 @@
 /** What the pages of webhooks have in common: results in words, the stages of a delivery, and the links between the pages. */
 import type { JSX } from "preact";
 import type { Delivery, DeliveryStage, DeliveryStageName, DeliveryStatus } from "../../../client/http.ts";
+import { address } from "../../router.ts";
 import { useStore } from "../../state/store.ts";
 import { me } from "../../state/me.ts";
 import { Badge, Icon, Snippet, type Tone } from "../../ui/controls.tsx";
-import { PageLinks } from "../../ui/page-links.tsx";
 
 const STATUS: Readonly<Record<DeliveryStatus, readonly [Tone, string]>> = {
   accepted: ["busy", "accepted"],
@@ -117,4 +117,23 @@ export function pretty(text: string): string {
     // Not JSON: a form, XML or plain text.
     return text;
   }
+}
+
+interface PageLinksProps {
+  readonly label: string;
+  readonly links: readonly (readonly [href: string, word: string])[];
+}
+
+/** Pages of one subject as tabs: each has an address of its own. */
+function PageLinks({ label, links }: PageLinksProps): JSX.Element {
+  const path = useStore(address, (value) => value.path);
+  return (
+    <nav class="tabs" aria-label={label}>
+      {links.map(([href, word]) => (
+        <a key={href} class="tab" href={href} aria-current={path === href ? "page" : undefined}>
+          {word}
+        </a>
+      ))}
+    </nav>
+  );
 }
