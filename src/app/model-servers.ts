@@ -89,7 +89,7 @@ function toListing(body: unknown, type: ProviderType): Listing {
   return { status: "listed", models, contexts };
 }
 
-/** Names of the context in lists: vLLM and SGLang, OpenRouter, Groq, Mistral, Google. */
+/** Fields with the context of a model, in the lists of vLLM and SGLang, OpenRouter, Groq, Mistral, Google. */
 const LISTED_CONTEXT = [
   "max_model_len",
   "context_length",

@@ -70,7 +70,7 @@ export async function startService(options: ServiceOptions): Promise<Service> {
   }
 }
 
-/** Records for the feed that a service with a listener starts or stops. It works without that. */
+/** Records for the feed that a service with a listener starts or stops. A failure is only logged. */
 function recordService(
   store: Store,
   { type, version }: { readonly type: "service.started" | "service.stopped"; readonly version?: string },

@@ -222,7 +222,7 @@ export function costUsd(used: {
   return used.unpricedTokens > 0 && used.unpricedTokens >= used.tokens ? null : used.costNano / NANO;
 }
 
-/** Returns an amount of US dollars for people, with two digits that matter. */
+/** Returns an amount of US dollars for people, with two significant digits. */
 export function formatUsd(usd: number): string {
   const digits = usd === 0 || usd >= 0.1 ? 2 : Math.min(9, 1 - Math.floor(Math.log10(usd)));
   return `$${usd.toFixed(digits)}`;

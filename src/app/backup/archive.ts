@@ -24,7 +24,7 @@ export interface ManifestFile {
   readonly sha256: string;
 }
 
-/** What a backup is of. */
+/** Describes what a backup contains. */
 export interface BackupFacts {
   /** The version of agentd that made it. */
   readonly version: string;
@@ -158,7 +158,7 @@ function pathOf({ path }: TarEntry, found: ReadonlyMap<string, string>): string 
   const isSafe = parts.length > 0 && parts.every((part) => part !== "" && part !== "." && part !== "..");
   if (top !== HOME || !isSafe || path.includes("\0")) throw new TarError("an entry is outside of the home");
   const name = parts.join("/");
-  if (found.has(name)) throw new TarError("an entry is there twice");
+  if (found.has(name)) throw new TarError("an entry appears twice");
   const above = parts.slice(0, -1).map((_, depth) => parts.slice(0, depth + 1).join("/"));
   if (above.some((each) => found.has(each) && found.get(each) !== FOLDER))
     throw new TarError("an entry is below a link or a file");

@@ -24,7 +24,7 @@ export function fuzzyScore(text: string, typed: string): number | undefined {
     score += isWordStart ? 8 : next === at + 1 ? 5 : 1;
     at = next;
   }
-  // Of two texts that fit alike, the shorter one is meant.
+  // Of two texts that fit equally well, the shorter one is probably meant.
   return score - text.length / 100;
 }
 

@@ -183,7 +183,7 @@ function definitionColumns(definition: JobDefinition): Pick<CronJobRow, "name" |
   return { name, name_key: nameKey(name), definition: JSON.stringify(definition) };
 }
 
-/** Returns the key by which names are compared, in any case of letters. */
+/** Returns the key by which names are compared, ignoring case. */
 export function nameKey(name: string): string {
   return name.trim().normalize("NFC").toLowerCase();
 }

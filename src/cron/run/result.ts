@@ -157,7 +157,7 @@ export function endingOfAnswer(answer: string): Ending {
 }
 
 /**
- * Whether an answer asks not to be delivered, in any case of letters. `contains`: it has `[SILENT]` anywhere. `line`: it
+ * Whether an answer asks not to be delivered, ignoring case. `contains`: it has `[SILENT]` anywhere. `line`: it
  * starts with `[SILENT]`, or all of it, its first or its last line is just `[SILENT]`, `SILENT`, `NO_REPLY` or `NO REPLY`.
  */
 export function isSilent(text: string, match: CronSettings["silentMatch"]): boolean {
