@@ -161,7 +161,6 @@ const publicFiles = {
     "create",
     "engine",
     "engines/scripted",
-    "engines/trial",
     "model",
     "question/question",
     "run/list-queries",
@@ -175,9 +174,6 @@ const publicFiles = {
     "session/transcript",
     "skills/skills",
     "tool/tool",
-    "usage/budgets",
-    "usage/queries",
-    "usage/report",
     "usage/usage",
   ],
   deliver: [

@@ -2,7 +2,6 @@ import type { SandboxStatus } from "../exec/sandbox/sandbox.ts";
 import type { Agent } from "../agent/agent.ts";
 import type { AgentServices } from "../agent/create.ts";
 import type { ModelRef, ModelCatalog } from "../agent/model.ts";
-import type { Budget } from "../agent/usage/budgets.ts";
 import type { Clock } from "../base/time.ts";
 import type { Log, Tracer } from "../base/observe.ts";
 import type { KeyValidity } from "../base/net/request.ts";
@@ -164,7 +163,7 @@ export interface ToolingDeps extends Pick<Agent["deps"], "engine" | "prices" | "
     readonly owner: string;
     readonly key: string | null;
     readonly model: ModelRef;
-  }): Promise<Budget>;
+  }): ReturnType<Agent["runs"]["openBudget"]>;
   readonly skills: AgentServices["skills"];
   readonly mcp: AgentServices["mcp"] & {
     /** `actor`: who asks for it, for the feed. */

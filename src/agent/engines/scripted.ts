@@ -1,5 +1,6 @@
 /**
- * The engine that runs a turn on its model, and engines whose model is a script: the built-in demo model, and those of tests.
+ * The engine that runs a turn on its model, the test of a model, and engines whose model is a script: the built-in demo
+ * model, and those of tests.
  */
 import type { Log } from "../../base/observe.ts";
 import { createId, headOf } from "../../base/text.ts";
@@ -14,8 +15,9 @@ import type {
   ToolMessage,
   ToolSpec,
   TurnEnd,
+  TurnPorts,
 } from "../engine.ts";
-import { DEMO_MODEL, type ModelCatalog } from "../model.ts";
+import { DEMO_MODEL, type ModelCatalog, type ModelRef } from "../model.ts";
 import { type Usage, zeroUsage } from "../usage/usage.ts";
 import type { ProviderConfig } from "./providers.ts";
 import { runTurn, type Step, type StepContext, type TurnModel } from "./turn.ts";
@@ -46,6 +48,72 @@ export function createEngine(options: {
     runTurn: async (turn) =>
       (turn.model.provider === DEMO_MODEL.provider ? demo : await load()).runTurn(turn),
   };
+}
+
+/** The result of a test of a model. */
+export interface Trial {
+  readonly end: TurnEnd;
+  readonly calledTool: boolean;
+  readonly durationMs: number;
+  /** Undefined: the model sent nothing. */
+  readonly firstTokenMs: number | undefined;
+}
+
+interface TrialOptions {
+  /** False: the model gets no tool. Default true. */
+  readonly withTool?: boolean;
+  readonly timeoutMs: number;
+  readonly signal?: AbortSignal | undefined;
+  readonly admit?: TurnPorts["admit"];
+  readonly price?: TurnPorts["price"];
+}
+
+const MAX_TRIAL_STEPS = 2;
+
+/** Models that cannot use tools are refused by their providers as soon as a call has one. */
+const TRIAL_TOOL: ToolSpec = {
+  name: "greeting",
+  description: "Returns the greeting of the day.",
+  parameters: { type: "object", properties: {}, additionalProperties: false },
+};
+
+/** Asks a model to call one tool and to answer with one sentence. Reports failures of the provider in `end`. */
+export async function tryModel(engine: Engine, model: ModelRef, options: TrialOptions): Promise<Trial> {
+  const { withTool = true, timeoutMs, signal, admit, price } = options;
+  const startedMs = performance.now();
+  const late = AbortSignal.timeout(timeoutMs);
+  let calledTool = false;
+  let firstTokenMs: number | undefined;
+  const end = await engine.runTurn({
+    runId: "run_trial",
+    model,
+    instructions: withTool
+      ? "Call the tool greeting once, then answer with one short sentence that contains its result."
+      : "Answer with one short sentence.",
+    messages: [{ role: "user", text: "Say hello." }],
+    settings: { maxOutputTokens: 2_000 },
+    tools: withTool ? [TRIAL_TOOL] : [],
+    maxSteps: MAX_TRIAL_STEPS,
+    signal: signal ? AbortSignal.any([late, signal]) : late,
+    ports: {
+      emit: () => void (firstTokenMs ??= performance.now() - startedMs),
+      callTool: async () => {
+        calledTool = true;
+        return { status: "ok", text: "Hello from agentd." };
+      },
+      takeSteers: () => [],
+      saveStep: () => {},
+      ...(admit ? { admit } : {}),
+      ...(price ? { price } : {}),
+    },
+  });
+  return { end, calledTool, durationMs: performance.now() - startedMs, firstTokenMs };
+}
+
+/** Returns whether the model is not usable: it failed, or neither said nor called anything. */
+export function hasFailed({ end, calledTool }: Pick<Trial, "end" | "calledTool">): boolean {
+  const isEmpty = end.text.trim() === "" && !calledTool;
+  return end.error !== undefined || end.stop === "aborted" || isEmpty;
 }
 
 /** Input of a script for the next step of a turn. */

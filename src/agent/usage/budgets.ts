@@ -8,10 +8,9 @@ import type { Store, Tx } from "../../store/store.ts";
 import { lockName } from "../../store/tx/tx.ts";
 import { formatModel, type ModelRef } from "../model.ts";
 import type { Refusal } from "../engine.ts";
-import { type Usage, dayOf, formatUsd, NANO, secondsToMidnight } from "./usage.ts";
+import { type Spent, type Usage, dayOf, formatUsd, NANO, readSpending, secondsToMidnight } from "./usage.ts";
 import { countAtWork } from "../run/queries.ts";
 import type { LimitedKey, RunInput } from "../run/run.ts";
-import { readSpending, type Spent } from "./queries.ts";
 
 export interface BudgetLimits {
   /** Tokens of one run and its sub-agents; 0: no limit. */

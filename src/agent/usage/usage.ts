@@ -1,7 +1,10 @@
-/** What model calls use: tokens, calls and their cost, as counted, stored and sent. */
-import type { RunUsage } from "../../../generated/http/client/types.gen.ts";
+/**
+ * What model calls use: tokens, calls and their cost, as counted, stored and sent; and what the database sums of it: the
+ * spending of a day, and the usage of days.
+ */
+import type { RunUsage, UsageBucket, UsageResult } from "../../../generated/http/client/types.gen.ts";
 import type { RunRow, UsageDayRow } from "../../store/schema/tables.ts";
-import type { Tx } from "../../store/store.ts";
+import type { Store, Tx } from "../../store/store.ts";
 
 /** What model calls used. Input includes what was read from a cache, and what was written to it. */
 export interface ModelUsage {
@@ -199,6 +202,7 @@ function countersOf(used: ModelUsage | undefined): Counters {
 export const NANO = 1e9;
 
 const DAY_SECONDS = 86_400;
+export const DAY_MS = 86_400_000;
 
 /** Returns the day of a time as `2026-01-31`, in UTC. */
 export function dayOf(ms: number): string {
@@ -226,4 +230,183 @@ export function costUsd(used: {
 export function formatUsd(usd: number): string {
   const digits = usd === 0 || usd >= 0.1 ? 2 : Math.min(9, 1 - Math.floor(Math.log10(usd)));
   return `$${usd.toFixed(digits)}`;
+}
+
+// What the database sums.
+
+type Reader = Pick<Store, "read">;
+
+/** What an owner or a key spent. */
+export interface Spent {
+  readonly tokens: number;
+  readonly costNano: number;
+}
+
+/** Returns what the runs of an owner, or of a key, spent on a day (`2026-01-31` in UTC), over all processes. */
+export async function readSpending(
+  { read }: Reader,
+  { day, ...payer }: { readonly day: string } & ({ readonly owner: string } | { readonly key: string }),
+): Promise<Spent> {
+  const [column, value] =
+    "owner" in payer ? (["owner", payer.owner] as const) : (["key", payer.key] as const);
+  const row = await read
+    .selectFrom("spending")
+    .select(({ fn }) => [fn.sum("tokens").as("tokens"), fn.sum("cost_nano").as("cost")])
+    .where("day", "=", day)
+    .where(column, "=", value)
+    .executeTakeFirst();
+  return { tokens: Number(row?.tokens ?? 0), costNano: Number(row?.cost ?? 0) };
+}
+
+/** Most results of a day. */
+const MAX_GROUPS = 500;
+/** The times that have a day: 0001-01-01 to 9999-12-31. */
+const [MIN_MS, MAX_MS] = [-62_135_596_800_000, 253_402_300_799_999];
+
+/** Returns the days (UTC) that overlap a window, newest first, at most `limit`. */
+export function daysBetween(
+  { fromMs, toMs }: { readonly fromMs: number; readonly toMs: number },
+  limit: number,
+): readonly string[] {
+  const firstMs = Math.max(MIN_MS, Math.floor(fromMs / DAY_MS) * DAY_MS);
+  const lastMs = Math.floor((Math.min(toMs, MAX_MS) - 1) / DAY_MS) * DAY_MS;
+  const days: string[] = [];
+  for (let startMs = lastMs; startMs >= firstMs && days.length < limit; startMs -= DAY_MS) {
+    days.push(dayOf(startMs));
+  }
+  return days;
+}
+
+/** Reads the usage of `days`, newest first, in one query. */
+export async function readUsageBuckets(
+  store: Reader,
+  days: readonly string[],
+  query: Pick<UsageQuery, "groupBy" | "filter">,
+): Promise<readonly UsageBucket[]> {
+  const [last, first = last] = [days.at(0), days.at(-1)];
+  if (last === undefined || first === undefined) return [];
+  const rows = await readUsage(store, { days: { first, last }, ...query, maxGroups: MAX_GROUPS + 1 });
+  const byDay = Map.groupBy(rows, ({ day }) => day);
+  return days.map((day) => toBucket(day, byDay.get(day) ?? []));
+}
+
+function toBucket(day: string, rows: readonly UsageGroupRow[]): UsageBucket {
+  const startMs = Date.parse(day);
+  return {
+    object: "agent.usage.bucket",
+    start_at: startMs / 1000,
+    end_at: (startMs + DAY_MS) / 1000,
+    results: rows.slice(0, MAX_GROUPS).map(toResult),
+    truncated: rows.length > MAX_GROUPS,
+  };
+}
+
+function toResult({ day: _, cost_nano: costNano, ...row }: UsageGroupRow): UsageResult {
+  const tokens = row.input_tokens + row.output_tokens;
+  return {
+    model: row.model,
+    owner: row.owner,
+    key: row.key === "" ? null : row.key,
+    source: row.source,
+    kind: row.kind,
+    runs: row.runs,
+    failed_runs: row.failed_runs,
+    model_calls: row.model_calls,
+    tool_calls: row.tool_calls,
+    input_tokens: row.input_tokens,
+    cached_input_tokens: row.cached_input_tokens,
+    cache_write_tokens: row.cache_write_tokens,
+    output_tokens: row.output_tokens,
+    reasoning_tokens: row.reasoning_tokens,
+    cost_usd: costUsd({ costNano, unpricedTokens: row.unpriced_tokens, tokens }),
+    unpriced_tokens: row.unpriced_tokens,
+  };
+}
+
+const COUNTERS = [
+  "runs",
+  "failed_runs",
+  "model_calls",
+  "tool_calls",
+  "input_tokens",
+  "cached_input_tokens",
+  "cache_write_tokens",
+  "output_tokens",
+  "reasoning_tokens",
+  "unpriced_tokens",
+] as const;
+
+const COLUMNS = [...COUNTERS, "cost_nano"] as const;
+
+/** Returns the sum of results; the names of the first. */
+export function sumUsage(results: readonly UsageResult[]): UsageResult | undefined {
+  const [first, ...others] = results;
+  if (!first) return undefined;
+  const sum: UsageResult = { ...first };
+  for (const each of others) {
+    for (const name of COUNTERS) sum[name] += each[name];
+    if (each.cost_usd !== null) sum.cost_usd = (sum.cost_usd ?? 0) + each.cost_usd;
+  }
+  return sum;
+}
+
+/** What usage can be grouped by, and filtered by. */
+export const USAGE_GROUPS = ["model", "owner", "key", "source", "kind"] as const;
+
+type UsageGroup = (typeof USAGE_GROUPS)[number];
+
+interface UsageQuery {
+  /** First and last day, as `2026-01-31` in UTC. */
+  readonly days: { readonly first: string; readonly last: string };
+  readonly groupBy: readonly UsageGroup[];
+  /** Any of these values; undefined: all. */
+  readonly filter: Readonly<Partial<Record<UsageGroup, readonly string[] | undefined>>>;
+  /** Most groups of a day, those with the most tokens. */
+  readonly maxGroups: number;
+}
+
+/** The usage of one group on a day. Columns that it is not grouped by are null. */
+type UsageGroupRow = Omit<UsageDayRow, UsageGroup> & Readonly<Record<UsageGroup, string | null>>;
+
+/** Returns the usage of each group and day, newest days first. */
+async function readUsage({ read }: Reader, query: UsageQuery): Promise<readonly UsageGroupRow[]> {
+  const { days, groupBy, filter, maxGroups } = query;
+  if (Object.values(filter).some((values) => values?.length === 0)) return [];
+  let rows = read.selectFrom("usage_days").where("day", ">=", days.first).where("day", "<=", days.last);
+  for (const column of USAGE_GROUPS) {
+    const values = filter[column];
+    if (values) rows = rows.where(column, "in", values);
+  }
+  const groups = rows
+    .select(["day", ...groupBy])
+    .select(({ fn }) => COLUMNS.map((name) => fn.sum<number>(name).as(name)))
+    .select(({ fn, ref }) =>
+      fn
+        .agg<number>("row_number")
+        .over((over) =>
+          over
+            .partitionBy("day")
+            .orderBy((by) => by(fn.sum(ref("input_tokens")), "+", fn.sum(ref("output_tokens"))), "desc"),
+        )
+        .as("position"),
+    )
+    .groupBy(["day", ...groupBy])
+    .as("groups");
+  const found = await read
+    .selectFrom(groups)
+    .selectAll()
+    .where("position", "<=", maxGroups)
+    .orderBy("day", "desc")
+    .orderBy("position")
+    .execute();
+  const none = { model: null, owner: null, key: null, source: null, kind: null };
+  return found.map((row) => ({ ...none, ...row, ...numbersOf(row) }));
+}
+
+/** PostgreSQL returns sums of large integers as text. */
+function numbersOf(row: Readonly<Record<(typeof COLUMNS)[number], unknown>>) {
+  return Object.fromEntries(COLUMNS.map((name) => [name, Number(row[name])])) as Record<
+    (typeof COLUMNS)[number],
+    number
+  >;
 }

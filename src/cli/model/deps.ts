@@ -7,8 +7,7 @@ import type { ResolvedProvider } from "../../config/providers.ts";
 import { hideSecrets } from "../../config/secret-values.ts";
 import { checkToolInput, describeModels, openModels, type ModelStatus } from "../../app/models.ts";
 import { currentContext } from "../kit/context.ts";
-import { createEngine } from "../../agent/engines/scripted.ts";
-import { hasFailed, tryModel, type Trial } from "../../agent/engines/trial.ts";
+import { createEngine, hasFailed, tryModel, type Trial } from "../../agent/engines/scripted.ts";
 import { systemClock } from "../../base/time.ts";
 
 export interface ModelDeps {
@@ -31,7 +30,7 @@ export async function loadModels(): Promise<ModelDeps> {
 
 const TIMEOUT_MS = 120_000;
 
-/** Tests a model, see src/agent/engines/trial.ts. */
+/** Tests a model, see {@link tryModel}. */
 export function tryModelOf(
   { providers }: Pick<ModelDeps, "providers">,
   model: ModelRef,

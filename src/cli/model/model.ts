@@ -8,7 +8,7 @@ import { ServiceError } from "../../base/errors.ts";
 import { loadConfig } from "../../config/config.ts";
 import { setConfigValue } from "../../config/file.ts";
 import { currentContext } from "../kit/context.ts";
-import { hasFailed } from "../../agent/engines/trial.ts";
+import { hasFailed } from "../../agent/engines/scripted.ts";
 import { loadModels, type ModelDeps, describeTrial, tryModelOf } from "./deps.ts";
 import { print, printJson, warn } from "../kit/output.ts";
 import { jsonOption, optionalArgument, requiredArgument, switchOption } from "../kit/options.ts";

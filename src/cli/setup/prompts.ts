@@ -5,7 +5,7 @@ import { listModels } from "../../app/model-servers.ts";
 import { registerSecret } from "../../base/observe.ts";
 import type { Environment } from "../../config/home.ts";
 import { conventionalVariables, type ProviderType, type ResolvedProvider } from "../../config/providers.ts";
-import { hasFailed } from "../../agent/engines/trial.ts";
+import { hasFailed } from "../../agent/engines/scripted.ts";
 import { describeTrial, tryModelOf } from "../model/deps.ts";
 import { describeListing, findOffers, preferredModel, type Offer } from "./offers.ts";
 import { currentKey, DEFAULT_NAME, type SetupAnswers } from "./plan.ts";

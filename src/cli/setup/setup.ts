@@ -14,7 +14,7 @@ import { UsageError } from "../kit/arguments.ts";
 import { currentContext } from "../kit/context.ts";
 import { print, warn } from "../kit/output.ts";
 import { readSecret } from "../kit/streams.ts";
-import { hasFailed } from "../../agent/engines/trial.ts";
+import { hasFailed } from "../../agent/engines/scripted.ts";
 import { describeTrial, loadModels, tryModelOf } from "../model/deps.ts";
 import { describeListing, preferredModel, PROVIDER_TYPES } from "./offers.ts";
 import { currentKey, planSetup, writePlan, type SetupAnswers, type SetupPlan } from "./plan.ts";

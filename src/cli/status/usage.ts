@@ -1,8 +1,6 @@
 /** `agentd usage`: tokens and costs of the runs, by day or by what they are grouped by. */
 import type { UsageBucket, UsageResult } from "../../client/http.ts";
-import { dayOf, formatUsd } from "../../agent/usage/usage.ts";
-import { USAGE_GROUPS } from "../../agent/usage/queries.ts";
-import { DAY_MS, sumUsage } from "../../agent/usage/report.ts";
+import { DAY_MS, dayOf, formatUsd, sumUsage, USAGE_GROUPS } from "../../agent/usage/usage.ts";
 import { withApi, type Api } from "../kit/api.ts";
 import { defineApiCommand } from "../kit/command.ts";
 import { UsageError } from "../kit/arguments.ts";

@@ -1,6 +1,5 @@
 import type { Budget } from "../../../generated/http/client/types.gen.ts";
-import { dayOf, NANO, secondsToMidnight } from "../../agent/usage/usage.ts";
-import { readSpending } from "../../agent/usage/queries.ts";
+import { dayOf, NANO, readSpending, secondsToMidnight } from "../../agent/usage/usage.ts";
 import type { ApiKeyRow } from "../../store/schema/tables.ts";
 import { eventCursor } from "../control/feed.ts";
 import { ownerFilter, pageOf } from "../control/page.ts";

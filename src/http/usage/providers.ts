@@ -6,7 +6,7 @@ import type {
   Provider,
 } from "../../../generated/http/client/types.gen.ts";
 import { DEMO_MODEL, formatModel, type ModelRef, type ModelProvider, type Price } from "../../agent/model.ts";
-import { hasFailed, tryModel } from "../../agent/engines/trial.ts";
+import { hasFailed, tryModel } from "../../agent/engines/scripted.ts";
 import { costUsd, toRunUsage } from "../../agent/usage/usage.ts";
 import { ServiceError } from "../../base/errors.ts";
 import { redact } from "../../base/observe.ts";

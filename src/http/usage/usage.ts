@@ -1,6 +1,4 @@
-import { dayOf } from "../../agent/usage/usage.ts";
-import { USAGE_GROUPS } from "../../agent/usage/queries.ts";
-import { DAY_MS, daysBetween, readUsageBuckets } from "../../agent/usage/report.ts";
+import { DAY_MS, dayOf, daysBetween, readUsageBuckets, USAGE_GROUPS } from "../../agent/usage/usage.ts";
 import { ServiceError } from "../../base/errors.ts";
 import { eventCursor } from "../control/feed.ts";
 import { ownerFilter, timeWindow } from "../control/page.ts";
