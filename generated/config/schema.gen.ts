@@ -1954,6 +1954,13 @@ export const configSchema: Readonly<Record<string, unknown>> = {
           maximum: 876000,
           description: "Retention of the events of finished runs. Default: as long as the run.",
         },
+        questions_hours: {
+          type: "number",
+          minimum: 1,
+          maximum: 876000,
+          default: 720,
+          description: "Retention of closed questions and their answers, which outlive the runs.",
+        },
         changes_hours: {
           type: "number",
           minimum: 1,

@@ -1633,6 +1633,10 @@ export type RetentionConfig = {
      */
     events_hours?: number;
     /**
+     * Retention of closed questions and their answers, which outlive the runs.
+     */
+    questions_hours: number;
+    /**
      * Retention of the change feed. At most 200000 changes are kept.
      */
     changes_hours: number;

@@ -8410,7 +8410,7 @@ td:empty{display:none}
 <tr><td><code>status</code></td><td><a href="#schema-question-status">QuestionStatus</a></td><td>Required.</td></tr>
 <tr><td><code>run_id</code></td><td>string</td><td>Required.</td></tr>
 <tr><td><code>session_id</code></td><td>string</td><td>Required.</td></tr>
-<tr><td><code>source</code></td><td>string or null</td><td>Required. The surface that created the session.</td></tr>
+<tr><td><code>source</code></td><td>string or null</td><td>Required. The surface that created the session; null when the session is deleted.</td></tr>
 <tr><td><code>tool_call_id</code></td><td>string or null</td><td>Required.</td></tr>
 <tr><td><code>approval</code></td><td><a href="#schema-approval-request">ApprovalRequest</a> or null</td><td>Required. For an approval.</td></tr>
 <tr><td><code>questions</code></td><td>array of <a href="#schema-clarify-question">ClarifyQuestion</a> or null</td><td>Required. For a clarify question.</td></tr>

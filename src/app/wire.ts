@@ -182,6 +182,7 @@ function retentionOptions(config: Config) {
   return {
     retention: {
       runsMs: keepMs,
+      questionsMs: config.retention.questions_hours * 3_600_000,
       outboxMs: keepMs,
       changesMs: config.retention.changes_hours * 3_600_000,
       maxChanges: MAX_CHANGES,

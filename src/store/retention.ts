@@ -7,8 +7,10 @@ import { rawTx, type Row, type Tx, type Value } from "./tx/tx.ts";
 
 /** How long finished rows are kept, in milliseconds. Absent: forever. */
 export interface Retention extends CronRetention {
-  /** Ended runs, with their events, questions and stored responses; a transient session goes with its runs. */
+  /** Ended runs, with their events and stored responses; a transient session goes with its runs. */
   readonly runsMs?: number;
+  /** Closed questions, from their answer on: who approved what is known longer than the run. */
+  readonly questionsMs?: number;
   /** Events of ended runs, where they are deleted earlier than the runs. */
   readonly eventsMs?: number;
   /** Messages that are not pending: delivered, dead, dropped and unknown. */
@@ -31,6 +33,7 @@ export interface Retention extends CronRetention {
 interface Swept {
   readonly runs: number;
   readonly sessions: number;
+  readonly questions: number;
   /** Deleted earlier than their runs. */
   readonly events: number;
   readonly ledger: number;
@@ -70,6 +73,7 @@ export async function sweep(store: Store, options: SweepOptions): Promise<Swept>
   const none = { runs: 0, sessions: 0 };
   return {
     ...(retention.runsMs === undefined ? none : await sweeper.runs(retention.runsMs)),
+    questions: retention.questionsMs === undefined ? 0 : await sweeper.questions(retention.questionsMs),
     events:
       (eventsMs === undefined ? 0 : await events.expired(eventsMs)) +
       (maxRunEvents === undefined ? 0 : await events.surplus(maxRunEvents)),
@@ -139,7 +143,7 @@ class Sweeper {
       const old = await this.#oldRuns(ageMs);
       for (const { id, session_id: sessionId, expendable } of old) {
         await this.#batches.all(DELETE_OF_RUN.events, [id ?? null]);
-        await this.#batches.all(DELETE_OF_RUN.questions, [id ?? null]);
+        await this.#batches.all(DELETE_OF_RUN.openQuestions, [id ?? null]);
         if (expendable === 1) await this.#batches.all(DELETE_OF_SESSION.events, [sessionId ?? null]);
         if (expendable === 1) await this.#batches.all(DELETE_OF_SESSION.messages, [sessionId ?? null]);
         if (this.#batches.isStopped) return swept;
@@ -150,6 +154,14 @@ class Sweeper {
       swept.sessions += gone.sessions;
       if (this.#batches.isStopped) return swept;
     }
+  }
+
+  /** Questions of a run that has not ended stay: a recovery after a crash needs them. */
+  questions(ageMs: number): Promise<number> {
+    return this.#batches.all(DELETE_QUESTIONS, ({ nowMs }) => {
+      const beforeMs = Math.max(0, nowMs - ageMs);
+      return [firstIdAt("ask", beforeMs), beforeMs];
+    });
   }
 
   ledger(): Promise<number> {
@@ -198,6 +210,15 @@ class Sweeper {
 
 const MAX_RUNS = 100;
 
+// Ids sort by time, so the key alone finds the old rows, however many exist.
+const DELETE_QUESTIONS = `
+  delete from questions where id in (
+    select id from questions
+    where id < ? and coalesce(answered_at, created_at) < ? and not exists (
+      select 1 from runs where runs.id = questions.run_id and runs.ended_at is null
+    ) order by id limit ?
+  )`;
+
 const DELETE_USAGE = `
   delete from usage_days where (day, owner, key, model, source, kind) in (
     select day, owner, key, model, source, kind from usage_days where day < ? limit ?
@@ -235,7 +256,9 @@ const numberedRows = (table: "events" | "messages", column: "run_id" | "session_
 
 const DELETE_OF_RUN = {
   events: numberedRows("events", "run_id"),
-  questions: "delete from questions where id in (select id from questions where run_id = ? limit ?)",
+  // Nothing can close them any more.
+  openQuestions:
+    "delete from questions where id in (select id from questions where run_id = ? and status = 'open' limit ?)",
 };
 const DELETE_OF_SESSION = {
   events: numberedRows("events", "session_id"),

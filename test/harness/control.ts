@@ -54,15 +54,14 @@ export async function askQuestion(service: TestService, headers: Headers = {}): 
 /** Every row of a list, page by page. */
 export async function list<T>(service: TestService, path: string, headers: Headers = {}): Promise<T[]> {
   const rows: T[] = [];
-  for (let after: string | undefined; ;) {
-    const cursor =
-      after === undefined ? "" : `${path.includes("?") ? "&" : "?"}after=${encodeURIComponent(after)}`;
-    const response = await service.request(`${path}${cursor}`, { headers });
+  const page = new URL(path, service.url);
+  for (;;) {
+    const response = await service.request(page.pathname + page.search, { headers });
     const body = await response.json();
     assert.equal(response.status, 200, JSON.stringify(body));
     rows.push(...body.data);
     if (!body.has_more) return rows;
-    after = body.last_id;
+    page.searchParams.set("after", body.last_id);
   }
 }
 

@@ -3041,7 +3041,7 @@ export type Question = {
     run_id: string;
     session_id: string;
     /**
-     * The surface that created the session.
+     * The surface that created the session; null when the session is deleted.
      */
     source: string | null;
     tool_call_id: string | null;

@@ -5302,7 +5302,7 @@ type Question struct {
 	RunID     string         `json:"run_id"`
 	SessionID string         `json:"session_id"`
 
-	// The surface that created the session.
+	// The surface that created the session; null when the session is deleted.
 	Source *string `json:"source"`
 
 	ToolCallID *string `json:"tool_call_id"`

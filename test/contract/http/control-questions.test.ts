@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import type { Question } from "../../../generated/http/client/types.gen.ts";
+import { sweep } from "../../../src/store/retention.ts";
 import { askQuestion, asking, list } from "../../harness/control.ts";
 import { fetchRun, post } from "../../harness/runs.ts";
 import { assertError, scenario } from "../../harness/scenario.ts";
@@ -177,5 +178,42 @@ scenario(
     }
     assert.equal((await list(service, "/v1/questions")).length, 1, "it is still open");
     assert.equal((await answer(service, id, { decline: true, reason: "no" })).status, 200);
+  },
+);
+
+scenario(
+  "listQuestions",
+  200,
+  { title: "who answered is known after the run is swept", ...asking("rm -rf a") },
+  async (service) => {
+    const { id, run_id: run } = await askQuestion(service);
+    await answer(service, id, { choice: "once", reason: "it is a copy" });
+    const { status } = await fetchRun(service, run, 30);
+    assert.equal(status, "completed");
+    const path = `/v1/questions?status=answered&run_id=${run}`;
+    const [before] = await list<Question>(service, path);
+    // The session was made for this run alone.
+    const kept = { ...before, source: null };
+    const { store } = service.service;
+    const long = { runsMs: -60_000, questionsMs: 720 * 3_600_000 };
+    assert.equal((await sweep(store, { retention: long })).runs, 1);
+    await assertError(await service.request(`/v1/runs/${run}`), 404, "run_not_found");
+    assert.deepEqual(await list<Question>(service, path), [kept]);
+    assert.deepEqual(await (await service.request(`/v1/questions/${id}?wait=5`)).json(), kept);
+    assert.deepEqual(
+      [before?.answered_by, before?.answer],
+      ["http:default", { choice: "once", reason: "it is a copy", answers: null }],
+    );
+    const error = await assertError(
+      await answer(service, id, { choice: "deny" }),
+      409,
+      "question_not_pending",
+    );
+    assert.equal(
+      (error as never as { details: { answered_by: string } }).details.answered_by,
+      "http:default",
+    );
+    assert.equal((await sweep(store, { retention: { questionsMs: -60_000 } })).questions, 1);
+    assert.deepEqual(await list(service, path), []);
   },
 );

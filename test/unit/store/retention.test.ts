@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { createId } from "../../../src/base/text.ts";
 import { FakeClock } from "../../harness/fake-clock.ts";
 import { scheduleSweeps, sweep } from "../../../src/store/retention.ts";
 import type { Store } from "../../../src/store/store.ts";
@@ -12,12 +13,40 @@ const old = { status: "completed", ended_at: NOW_MS - 10 * DAY_MS };
 const fresh = { status: "completed", ended_at: NOW_MS - DAY_MS };
 const retention = { runsMs: 7 * DAY_MS, outboxMs: 7 * DAY_MS };
 
-const ids = async (store: Store, table: "runs" | "sessions" | "outbox") =>
+const ids = async (store: Store, table: "runs" | "sessions" | "outbox" | "questions") =>
   (await store.read.selectFrom(table).select("id").orderBy("id").execute()).map((row) => row.id);
 
 async function message(store: Store, sessionId: string, runId: string) {
   const row = { session_id: sessionId, seq: 1, run_id: runId, role: "user", content: "{}", created_at: 1 };
   await store.write((tx) => tx.insert("messages", [row]));
+}
+
+async function question(
+  store: Store,
+  { sessionId, runId }: { readonly sessionId: string; readonly runId: string },
+  atMs: number,
+  status = "answered",
+): Promise<string> {
+  const id = createId("ask", atMs);
+  const isAnswered = status === "answered";
+  const row = {
+    id,
+    session_id: sessionId,
+    run_id: runId,
+    owner: "default",
+    kind: "approval",
+    status,
+    question: "{}",
+    answer: null,
+    answered_by: isAnswered ? "http:default" : null,
+    created_at: atMs,
+    expires_at: null,
+    answered_at: isAnswered ? atMs : null,
+    call_id: null,
+    used_at: null,
+  };
+  await store.write((tx) => tx.insert("questions", [row]));
+  return id;
 }
 
 test("old ended runs are deleted with their events; open and fresh ones stay", async (t) => {
@@ -48,6 +77,27 @@ test("a stored response is deleted with its run", async (t) => {
   await sweep(store, { retention });
   const left = await store.read.selectFrom("responses").select("run_id").execute();
   assert.deepEqual(left, [{ run_id: kept.runId }]);
+});
+
+test("a closed question outlives its run until its own time is over", async (t) => {
+  const { store } = await openTestStore(t, { now: () => NOW_MS });
+  const active = await seed(store);
+  const gone = await seed(store, { session: { transient: 1 }, run: old });
+  const days = (count: number) => NOW_MS - count * DAY_MS;
+  const [late, recent] = [await question(store, gone, days(31)), await question(store, gone, days(29))];
+  await store.write((tx) => tx.update("questions", { id: late }, { answered_at: days(29) }));
+  const needed = await question(store, active, days(90));
+  await question(store, gone, days(31));
+  await question(store, gone, days(40), "expired");
+  // A defect elsewhere may leave one open: nobody could close it.
+  await question(store, gone, days(1), "open");
+  const own = { ...retention, questionsMs: 30 * DAY_MS };
+  assert.equal((await sweep(store, { retention: own, batchSize: 1 })).questions, 2);
+  assert.deepEqual(await ids(store, "runs"), [active.runId]);
+  assert.deepEqual(await ids(store, "questions"), [needed, late, recent].sort());
+  await store.write((tx) => tx.update("runs", { id: active.runId }, fresh));
+  await sweep(store, { retention: own });
+  assert.deepEqual(await ids(store, "questions"), [late, recent].sort());
 });
 
 test("a transient session is deleted with its last run", async (t) => {
@@ -81,6 +131,7 @@ test("without a retention a sweep deletes expired ledger rows only", async (t) =
   assert.deepEqual(swept, {
     runs: 0,
     sessions: 0,
+    questions: 0,
     events: 0,
     ledger: 1,
     outbox: 0,

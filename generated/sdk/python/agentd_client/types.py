@@ -2250,7 +2250,7 @@ _QuestionRequired = TypedDict(
         "status": "QuestionStatus",
         "run_id": str,
         "session_id": str,
-        #: The surface that created the session.
+        #: The surface that created the session; null when the session is deleted.
         "source": Union[str, None],
         "tool_call_id": Union[str, None],
         #: For an approval.
