@@ -4,7 +4,7 @@ import { glob, mkdir, readFile, stat, writeFile } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { promisify } from "node:util";
 import { brotliCompress, constants, gzip } from "node:zlib";
-import { build, type Metafile } from "esbuild";
+import { build, type Metafile, type Plugin } from "esbuild";
 import { writeJson } from "./files.ts";
 
 /** What the server reads. Every file is served as `/_console/NAME`; the HTML files are pages. */
@@ -56,6 +56,7 @@ export async function buildConsole(root: string, folder: string): Promise<readon
     entryNames: "[name]-[hash]",
     chunkNames: "[name]-[hash]",
     loader: { ".svg": "copy" },
+    plugins: [lateStyles, lexerAlone],
     logLevel: "warning",
   });
   await mkdir(folder, { recursive: true });
@@ -74,6 +75,39 @@ export async function buildConsole(root: string, folder: string): Promise<readon
   await writeJson(join(folder, "manifest.json"), { version, files } satisfies ConsoleManifest);
   return Object.keys(metafile.inputs);
 }
+
+/**
+ * Styles that a script imports later, `await import("./x.css")`, are in force when the import resolves: a link of its own would
+ * need the hashed name in the script. The policy of the pages allows style sheets that scripts construct.
+ */
+const lateStyles: Plugin = {
+  name: "late-styles",
+  setup({ onResolve, onLoad }) {
+    onResolve({ filter: /\.css$/ }, ({ kind, path, resolveDir }) =>
+      kind === "dynamic-import" ? { path: join(resolveDir, path), namespace: "late-styles" } : undefined,
+    );
+    onLoad({ filter: /./, namespace: "late-styles" }, async ({ path }) => {
+      const { outputFiles } = await build({ entryPoints: [path], bundle: true, minify: true, write: false });
+      const text = JSON.stringify(outputFiles[0]?.text ?? "");
+      const contents = `const sheet = new CSSStyleSheet(); sheet.replaceSync(${text}); document.adoptedStyleSheets.push(sheet);`;
+      return { contents, loader: "js" };
+    });
+  },
+};
+
+/** Leaves of marked what the console uses. Its default instance would keep the parser and renderer, a fifth of the size. */
+const lexerAlone: Plugin = {
+  name: "lexer-alone",
+  setup({ onLoad }) {
+    onLoad({ filter: /\/marked\.esm\.js$/ }, async ({ path }) => {
+      const source = await readFile(path, "utf8");
+      const [, lexer] = /[{,]([\w$]+) as Lexer\b/.exec(source) ?? [];
+      const start = /var ([\w$]+)=new [\w$]+;function [\w$]+\(\w+,\w+\)\{return \1\.parse\(/.exec(source);
+      if (lexer === undefined || !start) throw new Error(`${path} has changed: adapt where it is cut.`);
+      return { contents: `${source.slice(0, start.index)}export{${lexer} as Lexer}`, loader: "js" };
+    });
+  },
+};
 
 /** Returns whether a source is newer than the console in `folder`. */
 export async function isConsoleStale(root: string, folder: string): Promise<boolean> {

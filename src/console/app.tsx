@@ -10,9 +10,10 @@ import { chooseTheme, theme, type Theme } from "./state/preferences.ts";
 import { useList } from "./state/resources.ts";
 import { useStore } from "./state/store.ts";
 import { Button, Icon, IconButton, Loading, Problem, useNow } from "./ui/controls.tsx";
-import { KeysDialog, Palette, useShortcuts, type Overlay } from "./ui/palette.tsx";
 import { attempt, Toasts } from "./ui/dialog.tsx";
 import { relativeTime } from "./ui/format.ts";
+import type * as Overlays from "./ui/palette.tsx";
+import { useShortcuts, type Overlay } from "./ui/shortcuts.ts";
 
 /** Entries of the bottom bar of a phone; the others are behind "More". */
 const BAR_ENTRIES = 4;
@@ -44,12 +45,32 @@ export function App(): JSX.Element {
           )}
         </main>
       </div>
-      {overlay === "palette" ? <Palette onClose={close} /> : null}
-      {overlay === "keys" ? <KeysDialog onClose={close} /> : null}
+      <Over overlay={overlay} onClose={close} />
       <Toasts />
     </div>
   );
 }
+
+interface OverProps {
+  readonly overlay: Overlay;
+  readonly onClose: () => void;
+}
+
+/** The palette, or the list of keys. Their code comes once the page has nothing else to do, and works without the gateway then. */
+function Over({ overlay, onClose }: OverProps): JSX.Element | null {
+  const [parts, setParts] = useState<typeof Overlays>();
+  useEffect(() => {
+    if (parts) return undefined;
+    const load = () => void import("./ui/palette.tsx").then(setParts, overlay && onClose);
+    if (overlay) return load();
+    const timer = setTimeout(load, IDLE_AFTER_MS);
+    return () => clearTimeout(timer);
+  }, [parts, overlay]);
+  if (!overlay || !parts) return null;
+  return overlay === "palette" ? <parts.Palette onClose={onClose} /> : <parts.KeysDialog onClose={onClose} />;
+}
+
+const IDLE_AFTER_MS = 1_000;
 
 const loaded = new Map<RouteName, ComponentType<PageProps>>();
 

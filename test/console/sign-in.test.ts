@@ -1,5 +1,7 @@
 import assert from "node:assert/strict";
+import { hash } from "node:crypto";
 import { test } from "node:test";
+import { openStore } from "../../src/store/open.ts";
 import { composer, signInLink, startConsole } from "../harness/browser.ts";
 
 test("a link signs in once and leaves no code in the address or the history", async () => {
@@ -27,6 +29,51 @@ test("a link that was used is refused with the reason", async () => {
   assert.match(page.url(), /\/login/);
   assert.match(await page.getByRole("alert").innerText(), /code/i);
   await other.close();
+});
+
+test("a code too old is refused", async (t) => {
+  await using shown = await startConsole();
+  const { page } = shown;
+  const link = await signInLink(shown.request, "/chat");
+  const store = await openStore({ url: shown.place.database });
+  t.after(() => store.close());
+  await store.write(async (tx) => {
+    const sha256 = hash("sha256", link.split("#c=")[1] ?? "");
+    assert.equal(await tx.update("console_codes", { sha256 }, { expires_at: Date.now() - 1 }), 1);
+  });
+  shown.allow(/401/);
+  await page.goto(link);
+  await page.getByRole("alert").getByText("has expired").waitFor();
+  assert.deepEqual(await shown.context.cookies(), []);
+  // The page says what to do next, and a new link works in the same tab.
+  await page.getByText("agentd open", { exact: true }).waitFor();
+  await shown.open("/chat");
+  await composer(page).waitFor();
+});
+
+test("a phone code locks after five tries", async () => {
+  await using shown = await startConsole();
+  const { page } = shown;
+  const made = await shown.request("/api/console/codes", {
+    method: "POST",
+    body: JSON.stringify({ kind: "phone" }),
+  });
+  const { code } = (await made.json()) as { readonly code: string };
+  assert.match(code, /^[0-9A-Z]{4}-[0-9A-Z]{4}$/);
+  shown.allow(/401/);
+  await page.goto("/login");
+  const attempt = async (typed: string) => {
+    const answer = page.waitForResponse((response) => response.request().method() === "POST");
+    await page.getByLabel("Code or API key").fill(typed);
+    await page.getByRole("button", { name: "Sign in" }).click();
+    const status = (await answer).status();
+    await page.getByRole("button", { name: "Sign in", exact: true }).waitFor();
+    return status;
+  };
+  for (let index = 0; index < 5; index++) assert.equal(await attempt(`0000-000${index}`), 401);
+  assert.equal(await attempt(code), 401, "the code itself is no longer valid");
+  await page.getByRole("alert").getByText("agentd open").waitFor();
+  assert.match(page.url(), /\/login/);
 });
 
 test("a browser without a session is sent to the sign-in page, which leads back to where it wanted to go", async () => {

@@ -44,6 +44,13 @@ function SignIn({ link }: { readonly link: string | undefined }): JSX.Element {
   };
   useEffect(() => {
     if (link !== undefined) start({ code: link });
+    // A link that is pasted over this address does not load the page again.
+    const onHash = () => {
+      const code = takeCode();
+      if (code !== undefined) start({ code });
+    };
+    globalThis.addEventListener("hashchange", onHash);
+    return () => globalThis.removeEventListener("hashchange", onHash);
   }, []);
   return (
     <main class="sign-in">

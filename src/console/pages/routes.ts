@@ -38,24 +38,34 @@ type PageLoader = () => Promise<ComponentType<PageProps>>;
 
 export const PAGES: Readonly<Record<RouteName, PageLoader>> = {
   chat: () => import("../chat/chat-page.tsx").then(({ ChatPage }) => ChatPage),
-  sessions: () => import("./sessions.tsx").then(({ SessionsPage }) => SessionsPage),
-  runs: () => import("./runs.tsx").then(({ RunsPage }) => RunsPage),
-  run: () => import("./run/run-page.tsx").then(({ RunPage }) => RunPage),
-  approvals: () => import("./approvals.tsx").then(({ ApprovalsPage }) => ApprovalsPage),
-  deliveries: () => import("./webhooks/deliveries-page.tsx").then(({ DeliveriesPage }) => DeliveriesPage),
-  delivery: () => import("./webhooks/delivery-page.tsx").then(({ DeliveryPage }) => DeliveryPage),
-  dryRun: () => import("./webhooks/dry-run-page.tsx").then(({ DryRunPage }) => DryRunPage),
-  webhooks: () => import("./webhooks/webhooks-page.tsx").then(({ WebhooksPage }) => WebhooksPage),
-  route: () => import("./webhooks/route-page.tsx").then(({ RoutePage }) => RoutePage),
-  schedule: () => import("./schedule/schedule-page.tsx").then(({ SchedulePage }) => SchedulePage),
-  job: () => import("./schedule/job-page.tsx").then(({ JobPage }) => JobPage),
-  outbox: () => import("./outbox/outbox-page.tsx").then(({ OutboxPage }) => OutboxPage),
-  message: () => import("./outbox/message-page.tsx").then(({ MessagePage }) => MessagePage),
-  platforms: () => import("./platforms.tsx").then(({ PlatformsPage }) => PlatformsPage),
-  usage: () => import("./usage.tsx").then(({ UsagePage }) => UsagePage),
-  logs: () => import("./logs.tsx").then(({ LogsPage }) => LogsPage),
-  settings: () => import("./settings/settings-page.tsx").then(({ SettingsPage }) => SettingsPage),
+  sessions: styled(() => import("./sessions.tsx").then(({ SessionsPage }) => SessionsPage)),
+  runs: styled(() => import("./runs.tsx").then(({ RunsPage }) => RunsPage)),
+  run: styled(() => import("./run/run-page.tsx").then(({ RunPage }) => RunPage)),
+  approvals: styled(() => import("./approvals.tsx").then(({ ApprovalsPage }) => ApprovalsPage)),
+  deliveries: styled(() =>
+    import("./webhooks/deliveries-page.tsx").then(({ DeliveriesPage }) => DeliveriesPage),
+  ),
+  delivery: styled(() => import("./webhooks/delivery-page.tsx").then(({ DeliveryPage }) => DeliveryPage)),
+  dryRun: styled(() => import("./webhooks/dry-run-page.tsx").then(({ DryRunPage }) => DryRunPage)),
+  webhooks: styled(() => import("./webhooks/webhooks-page.tsx").then(({ WebhooksPage }) => WebhooksPage)),
+  route: styled(() => import("./webhooks/route-page.tsx").then(({ RoutePage }) => RoutePage)),
+  schedule: styled(() => import("./schedule/schedule-page.tsx").then(({ SchedulePage }) => SchedulePage)),
+  job: styled(() => import("./schedule/job-page.tsx").then(({ JobPage }) => JobPage)),
+  outbox: styled(() => import("./outbox/outbox-page.tsx").then(({ OutboxPage }) => OutboxPage)),
+  message: styled(() => import("./outbox/message-page.tsx").then(({ MessagePage }) => MessagePage)),
+  platforms: styled(() => import("./platforms.tsx").then(({ PlatformsPage }) => PlatformsPage)),
+  usage: styled(() => import("./usage.tsx").then(({ UsagePage }) => UsagePage)),
+  logs: styled(() => import("./logs.tsx").then(({ LogsPage }) => LogsPage)),
+  settings: styled(() => import("./settings/settings-page.tsx").then(({ SettingsPage }) => SettingsPage)),
 };
+
+/** Loads a page with the styles that the chat does without. */
+function styled(load: PageLoader): PageLoader {
+  return async () => {
+    const [page] = await Promise.all([load(), import("../styles/pages.css")]);
+    return page;
+  };
+}
 
 interface NavEntry {
   readonly route: RouteName;

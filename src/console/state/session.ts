@@ -83,9 +83,13 @@ export async function signedFetch(input: RequestInfo | URL, init: RequestInit = 
   return response;
 }
 
+let isLeaving = false;
+
 /** Leaves for the sign-in page, which comes back here. Drafts are kept in the browser. */
 export function leaveForSignIn(): void {
-  if (location.pathname === "/login") return;
+  // Requests that are refused together would each begin again.
+  if (isLeaving || location.pathname === "/login") return;
+  isLeaving = true;
   const next = location.pathname + location.search;
   location.replace(next === "/" ? "/login" : `/login?next=${encodeURIComponent(next)}`);
 }
