@@ -3898,7 +3898,7 @@ export const schemas: SchemaMap = {
   },
   DeliveryStageName: {
     type: "string",
-    enum: ["signature", "rate", "parse", "dedupe", "events", "filters", "script", "render", "admit"],
+    enum: ["receive", "signature", "rate", "parse", "dedupe", "events", "filters", "script", "render", "admit"],
   },
   DeliveryStage: {
     type: "object",

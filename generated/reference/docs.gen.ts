@@ -7054,7 +7054,8 @@ td:empty{display:none}
 </section>
 <section id="schema-delivery-stage-name" class="entry">
 <h3><a href="#schema-delivery-stage-name">DeliveryStageName</a></h3>
-<p>Type: <code>&quot;signature&quot;</code> or <code>&quot;rate&quot;</code> or <code>&quot;parse&quot;</code> or <code>&quot;dedupe&quot;</code> or <code>&quot;events&quot;</code> or <code>&quot;filters&quot;</code> or <code>&quot;script&quot;</code> or <code>&quot;render&quot;</code> or <code>&quot;admit&quot;</code></p>
+<p>receive: only of a request that it stops: its route is disabled, or its body did not arrive whole. receive and signature stop requests whose sender is unknown. Such a delivery has the beginning of its headers and no body, and cannot be replayed. In ten minutes the first 10 of a route and 30 in all are recorded, and the newest 50 of a route are kept.</p>
+<p>Type: <code>&quot;receive&quot;</code> or <code>&quot;signature&quot;</code> or <code>&quot;rate&quot;</code> or <code>&quot;parse&quot;</code> or <code>&quot;dedupe&quot;</code> or <code>&quot;events&quot;</code> or <code>&quot;filters&quot;</code> or <code>&quot;script&quot;</code> or <code>&quot;render&quot;</code> or <code>&quot;admit&quot;</code></p>
 </section>
 <section id="schema-delivery-status" class="entry">
 <h3><a href="#schema-delivery-status">DeliveryStatus</a></h3>

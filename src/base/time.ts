@@ -67,8 +67,8 @@ const OVER = "over";
 
 // Rates
 
-const WINDOW_MS = 60_000;
-/** With more names, those whose minute is over are dropped. */
+const MINUTE_MS = 60_000;
+/** With more names, those whose window is over are dropped. */
 const MAX_WINDOWS = 1_000;
 
 interface Window {
@@ -79,23 +79,25 @@ interface Window {
 
 /** A refused request. */
 export interface RateRefusal {
-  /** Until the minute is over; at least 1. */
+  /** Until the window is over; at least 1. */
   readonly seconds: number;
-  /** Number of refused requests in this minute, this one included. */
+  /** Number of refused requests in this window, this one included. */
   readonly count: number;
 }
 
 /**
- * A fixed window of a minute that begins with the first request after the previous window, so delay in a refusal is
- * exact. Refused requests do not extend it.
+ * A fixed window, by default of a minute, that begins with the first request after the previous window, so delay in a
+ * refusal is exact. Refused requests do not extend it.
  */
 export class RateLimiter {
-  /** Requests of one name that pass per minute. */
+  /** Requests of one name that pass per window. */
   readonly max: number;
+  readonly #windowMs: number;
   readonly #windows = new Map<string, Window>();
 
-  constructor(max: number) {
+  constructor(max: number, { windowMs = MINUTE_MS }: { readonly windowMs?: number } = {}) {
     this.max = max;
+    this.#windowMs = windowMs;
   }
 
   /** Counts a request. Undefined: it passes. */
@@ -107,14 +109,14 @@ export class RateLimiter {
     }
     window.refused++;
     return {
-      seconds: Math.max(1, Math.ceil((window.startMs + WINDOW_MS - nowMs) / 1000)),
+      seconds: Math.max(1, Math.ceil((window.startMs + this.#windowMs - nowMs) / 1000)),
       count: window.refused,
     };
   }
 
   #windowOf(name: string, nowMs: number): Window {
     const known = this.#windows.get(name);
-    if (known && isOpen(known, nowMs)) return known;
+    if (known && this.#isOpen(known, nowMs)) return known;
     if (this.#windows.size >= MAX_WINDOWS) this.#forget(nowMs);
     const window = { startMs: nowMs, passed: 0, refused: 0 };
     this.#windows.set(name, window);
@@ -122,11 +124,11 @@ export class RateLimiter {
   }
 
   #forget(nowMs: number): void {
-    for (const [name, window] of this.#windows) if (!isOpen(window, nowMs)) this.#windows.delete(name);
+    for (const [name, window] of this.#windows) if (!this.#isOpen(window, nowMs)) this.#windows.delete(name);
   }
-}
 
-/** A clock that was set back must not extend the minute. */
-function isOpen({ startMs }: Window, nowMs: number): boolean {
-  return nowMs >= startMs && nowMs < startMs + WINDOW_MS;
+  /** A clock that was set back must not extend the window. */
+  #isOpen({ startMs }: Window, nowMs: number): boolean {
+    return nowMs >= startMs && nowMs < startMs + this.#windowMs;
+  }
 }

@@ -70,7 +70,10 @@ export interface ReplayFilter {
 /** A replay in one of these states repeats nothing: it is under way, or has succeeded. */
 const HELD = ["accepted", "running", "completed", "delivered"];
 
-/** Returns the ids of deliveries to replay, oldest first: no replays, and none whose replay is open or has succeeded. */
+/**
+ * Returns the ids of deliveries to replay, oldest first: no replays, none whose sender is unknown, and none whose replay is
+ * open or has succeeded.
+ */
 export async function listReplayable(
   store: Store,
   { owner, route, statuses, fromMs, toMs, after, limit }: ReplayFilter,
@@ -81,6 +84,7 @@ export async function listReplayable(
     .where("route", "=", route)
     .where("owner", "=", owner)
     .where("replay_of", "is", null)
+    .where("unverified", "is", null)
     .where("status", "in", statuses)
     .where("created_at", ">=", fromMs)
     .where("created_at", "<", toMs)
@@ -118,16 +122,30 @@ export async function lastDeliveries(
   return new Map(newest.flatMap((row) => (row ? [[row.route, row.created_at]] : [])));
 }
 
-/** Returns the newest delivery with the sender's id. */
+/** Returns the newest delivery with the sender's id; one whose sender is unknown only when no other has it. */
 export function findNewestDelivery(store: Store, deliveryId: string): Promise<DeliveryRow | undefined> {
   return store.read
     .selectFrom("deliveries")
     .selectAll()
     .where("delivery_id", "=", deliveryId)
+    .orderBy("unverified", (order) => order.asc().nullsFirst())
     .orderBy("id", "desc")
     .limit(1)
     .executeTakeFirst();
 }
+
+/** Deletes the requests of a route whose sender is unknown, but for the newest `keep`. */
+export async function deleteUnverified(tx: Tx, route: string, keep: number): Promise<void> {
+  const ofRoute = tx.db
+    .selectFrom("deliveries")
+    .select("id")
+    .where("route", "=", route)
+    .where("unverified", "is not", null);
+  const older = ofRoute.orderBy("id", "desc").offset(keep).limit(MAX_DELETED);
+  await tx.db.deleteFrom("deliveries").where("id", "in", older).execute();
+}
+
+const MAX_DELETED = 100;
 
 export type DeliveryMessage = Pick<OutboxRow, "id" | "target" | "status" | "last_error">;
 

@@ -91,6 +91,30 @@ test("a stopped delivery appears live, and names its stage and filter", async ()
   assert.equal(await page.getByLabel("Result").inputValue(), "ignored", "Back restores the filter");
 });
 
+test("a request with a wrong secret appears as refused, says why, and cannot be replayed", async () => {
+  await using shown = await startConsole({ config: RECEIVER });
+  const route = await createIssuesRoute(shown);
+  const page = await shown.open("/webhooks/issues");
+  await page.getByText("Nothing was received yet.").waitFor();
+  assert.equal(await sendIssue({ ...route, secret: "another secret" }, "opened"), 401);
+  const row = page.getByRole("row").filter({ hasText: "refused" });
+  await row.getByText(/secrets of the sender and of the route differ/).waitFor();
+  await row.getByRole("link").click();
+  await page.getByRole("heading", { name: "Refused at the stage signature" }).waitFor();
+  await page.getByText("Set the same secret on both sides").first().waitFor();
+  await page.getByText("the body is not kept and the request cannot be replayed").waitFor();
+  assert.equal(await page.getByRole("button", { name: "Replay" }).count(), 0);
+  assert.equal(await page.getByRole("link", { name: "Edit and dry-run" }).count(), 0);
+  const [refused] = await deliveriesOf(shown);
+  const path = `/v1/webhooks/deliveries/${refused!.id}/replay`;
+  const answer = await shown.request(path, { method: "POST", body: "{}" });
+  assert.equal(answer.status, 409);
+  assert.match(await answer.text(), /its sender was not verified/);
+  await page.getByRole("link", { name: "All deliveries" }).click();
+  await sendIssue(route, "opened");
+  await page.getByRole("cell", { name: "completed" }).waitFor();
+});
+
 test("a replay links to its origin, and the origin to its replay", async () => {
   await using shown = await startConsole({ config: RECEIVER });
   const route = await createIssuesRoute(shown);

@@ -5707,8 +5707,10 @@ export type TestRouteBody = {
 
 /**
  * DeliveryStageName
+ *
+ * receive: only of a request that it stops: its route is disabled, or its body did not arrive whole. receive and signature stop requests whose sender is unknown. Such a delivery has the beginning of its headers and no body, and cannot be replayed. In ten minutes the first 10 of a route and 30 in all are recorded, and the newest 50 of a route are kept.
  */
-export type DeliveryStageName = 'signature' | 'rate' | 'parse' | 'dedupe' | 'events' | 'filters' | 'script' | 'render' | 'admit';
+export type DeliveryStageName = 'receive' | 'signature' | 'rate' | 'parse' | 'dedupe' | 'events' | 'filters' | 'script' | 'render' | 'admit';
 
 /**
  * DeliveryStage

@@ -8199,12 +8199,15 @@ type TestRouteBody struct {
 	SkipScript *bool `json:"skip_script,omitempty"`
 }
 
-// DeliveryStageName: one of "signature", "rate", "parse", "dedupe", "events", "filters", "script", "render",
-// "admit". A newer server may send others.
+// DeliveryStageName: receive: only of a request that it stops: its route is disabled, or its body did not
+// arrive whole. receive and signature stop requests whose sender is unknown. Such a delivery has the
+// beginning of its headers and no body, and cannot be replayed. In ten minutes the first 10 of a route and 30
+// in all are recorded, and the newest 50 of a route are kept.
 type DeliveryStageName string
 
 // The values of DeliveryStageName.
 const (
+	DeliveryStageNameReceive   DeliveryStageName = "receive"
 	DeliveryStageNameSignature DeliveryStageName = "signature"
 	DeliveryStageNameRate      DeliveryStageName = "rate"
 	DeliveryStageNameParse     DeliveryStageName = "parse"

@@ -48,7 +48,7 @@ const delivery = requiredArgument(
 );
 
 const list = defineCommand({
-  meta: { name: "list", description: "List verified deliveries, newest first" },
+  meta: { name: "list", description: "List deliveries, newest first" },
   args: {
     route: textOption("name", "Filter by route"),
     status: { type: "enum", options: [...DELIVERY_STATUSES], description: "Filter by status" },
@@ -114,7 +114,7 @@ const replay = defineCommand({
     delivery,
     until: {
       type: "enum",
-      options: STAGES.filter((stage) => stage !== "signature" && stage !== "rate" && stage !== "admit"),
+      options: STAGES.filter((stage) => !["receive", "signature", "rate", "admit"].includes(stage)),
       description: "Run the stages up to this one in this process, without sending or recording anything",
     },
     "dry-run": switchOption(
@@ -223,6 +223,10 @@ async function sendAgain(
   if (posted.status === undefined || posted.status >= 300) process.exitCode = EXIT_FAILURE;
 }
 
-function notKept({ id }: Delivery): ServiceError {
+function notKept({ id, isUnverified }: Delivery): ServiceError {
+  if (isUnverified) {
+    const why = `The body of ${id} was not stored: its sender was not verified.`;
+    return new ServiceError("not_found", `${why} Have the sender send it again.`);
+  }
   return new ServiceError("not_found", `The body of ${id} was not stored: it was binary or too long.`);
 }

@@ -290,7 +290,7 @@ const outbox = table(
   },
 );
 
-/** A request that the webhook receiver accepted as genuine, and its result. */
+/** A request that reached a route of the webhook receiver, and its result. */
 const deliveries = table(
   {
     /** Ours; ids sort by their time. */
@@ -314,6 +314,8 @@ const deliveries = table(
     outbox_id: "text?",
     /** The delivery that this one repeats on request. */
     replay_of: "text?",
+    /** 1: its sender was not verified. Its body is not kept, and a route keeps only a few of them. */
+    unverified: "integer?",
     created_at: "integer",
     ended_at: "integer?",
   },
@@ -324,6 +326,7 @@ const deliveries = table(
     by_owner: { columns: ["owner", "id"] },
     by_origin: { columns: ["replay_of", "id"], where: "replay_of is not null" },
     open: { columns: ["id"], where: "ended_at is null" },
+    unverified: { columns: ["route", "id"], where: "unverified is not null" },
   },
 );
 

@@ -2,8 +2,10 @@
 import { answerPayload, messagePayload } from "../../deliver/target.ts";
 import { logMessage } from "../../deliver/targets/local.ts";
 import { createId } from "../../base/text.ts";
+import { RateLimiter } from "../../base/time.ts";
 import { silentLog, type Log, redact } from "../../base/observe.ts";
 import {
+  deleteUnverified,
   findNewestDelivery,
   listDeliveries,
   type DeliveryFilter as RowFilter,
@@ -74,6 +76,8 @@ export interface Delivery extends DeliverySummary {
   readonly payload?: string;
   /** The text for the agent or the target. */
   readonly rendered?: string;
+  /** Its signature was wrong, or was not checked. */
+  readonly isUnverified: boolean;
 }
 
 export interface DeliveryFilter extends RowFilter {
@@ -92,12 +96,18 @@ const MAX_UNWRITTEN_BYTES = 8 * 1_048_576;
 /** The size of a record besides its body. */
 const ROW_BYTES = 2_048;
 const MAX_LIST = 500;
+/** Of one route. */
+const MAX_UNVERIFIED = 50;
+const MAX_STRANGERS_HEADERS = 30;
+const MAX_STRANGERS_CHARACTERS = 200;
 
 /** The record of all deliveries: what came in, how each stage decided and how it ended. */
 export class Deliveries {
   readonly #store: Store;
   readonly #log: Log;
   #unwrittenBytes = 0;
+  readonly #ofRoute = new RateLimiter(10, { windowMs: 600_000 });
+  readonly #ofAll = new RateLimiter(30, { windowMs: 600_000 });
 
   constructor(store: Store, log: Log = silentLog) {
     this.#store = store;
@@ -116,19 +126,37 @@ export class Deliveries {
     if (this.#unwrittenBytes > MAX_UNWRITTEN_BYTES) await written;
   }
 
-  async #record(stopped: EvaluatedRequest): Promise<void> {
+  /**
+   * Records a request whose sender is unknown, without its body. Strangers can send any number of them: in ten minutes it
+   * records the first 10 of a route and 30 in all, and it keeps the newest 50 of a route. Never rejects.
+   */
+  async recordUnverified(stopped: EvaluatedRequest, nowMs: number): Promise<void> {
+    if (this.#ofRoute.take(stopped.request.route.name, nowMs) || this.#ofAll.take("", nowMs)) return;
+    const request = { ...stopped.request, headers: strangersHeaders(stopped.request.headers) };
+    const { bodyText: _, ...evaluated } = stopped.evaluated;
+    await this.#record({ ...stopped, request, evaluated }, { isUnverified: true });
+  }
+
+  async #record(stopped: EvaluatedRequest, how: { readonly isUnverified?: true } = {}): Promise<void> {
     try {
-      await this.#write(stopped, { durable: false });
+      await this.#write(stopped, { durable: false, ...how });
     } catch (error) {
       this.#log.warn("cannot record a webhook that a stage stopped", { error });
     }
   }
 
-  async #write(stopped: EvaluatedRequest, options: { readonly durable: boolean }): Promise<void> {
+  async #write(
+    stopped: EvaluatedRequest,
+    { durable, isUnverified = false }: { readonly durable: boolean; readonly isUnverified?: boolean },
+  ): Promise<void> {
     const status = statusOfStop(stopped.evaluated);
     await this.#store.write(
-      (tx) => insertDelivery(tx, { ...stopped, id: idOf(stopped, tx.nowMs), status, endedAtMs: tx.nowMs }),
-      options,
+      async (tx) => {
+        const id = idOf(stopped, tx.nowMs);
+        await insertDelivery(tx, { ...stopped, id, status, endedAtMs: tx.nowMs, isUnverified });
+        if (isUnverified) await deleteUnverified(tx, stopped.request.route.name, MAX_UNVERIFIED);
+      },
+      { durable },
     );
   }
 
@@ -173,6 +201,7 @@ export async function insertDelivery(
     readonly runId?: string;
     readonly outboxId?: string;
     readonly endedAtMs?: number;
+    readonly isUnverified?: boolean;
   },
 ): Promise<void> {
   const { request, evaluated, stages, id, status } = delivery;
@@ -190,6 +219,7 @@ export async function insertDelivery(
     run_id: delivery.runId ?? null,
     outbox_id: delivery.outboxId ?? null,
     replay_of: request.replay?.of ?? (replayOf !== null && DELIVERY_ID.test(replayOf) ? replayOf : null),
+    unverified: delivery.isUnverified === true ? 1 : null,
     created_at: tx.nowMs,
     ended_at: delivery.endedAtMs ?? null,
   };
@@ -238,6 +268,15 @@ function redactHeaders({ headers, route }: VerifiedRequest): Readonly<Record<str
   return redacted;
 }
 
+/** Returns the beginning of what a stranger sent. It replays nothing, whatever it says. */
+function strangersHeaders(headers: Headers): Headers {
+  const cut = [...headers]
+    .filter(([name]) => name !== REPLAY_HEADER)
+    .slice(0, MAX_STRANGERS_HEADERS)
+    .map(([name, value]) => [name, value.slice(0, MAX_STRANGERS_CHARACTERS)] as const);
+  return new Headers(cut.map(([name, value]) => [name, value]));
+}
+
 /** Returns null for a body that cannot be kept as sent: a part of it would be another body. */
 function keptPayload({ bodyText }: Evaluated): string | null {
   if (bodyText === undefined || bodyText.length > MAX_PAYLOAD_CHARACTERS) return null;
@@ -267,6 +306,7 @@ function toDelivery(row: DeliveryRow, body: DeliveryBodyRow | undefined): Delive
     ...toSummary(row),
     stages: JSON.parse(row.stages) as readonly StageResult[],
     headers: JSON.parse(row.headers) as Readonly<Record<string, string>>,
+    isUnverified: row.unverified !== null,
     ...(payload === null ? {} : { payload }),
     ...(rendered === null ? {} : { rendered }),
   };

@@ -22,8 +22,9 @@ import type { EvaluationPorts } from "./ports.ts";
 import { joinText, type TextPiece } from "../../deliver/target.ts";
 import { renderMessage, renderPrompt, type WebhookSubject } from "./template.ts";
 
-/** The stages after the body is read, in order. */
+/** The stages in order. Only a request that it stops has a result of `receive`. */
 export const STAGES = [
+  "receive",
   "signature",
   "rate",
   "parse",

@@ -16,6 +16,7 @@ import {
   ignored,
   unevaluated,
   type Evaluated,
+  type StageName,
   type StageResult,
   type VerifiedRequest,
 } from "./evaluate.ts";
@@ -26,7 +27,7 @@ import { admit, deliverDirect } from "./admit.ts";
 import type { EvaluatedRequest } from "../deliveries/deliveries.ts";
 import { validSecrets, type WebhookRoute } from "../routes/route.ts";
 import { answerGet, answersGet, verificationTokenOf } from "./handshake.ts";
-import { describeRefusal, verifySignature } from "./signature.ts";
+import { describeRefusal, explainRefusal, verifySignature } from "./signature.ts";
 
 /** One handler for each operation of the spec: a new operation, path parameter or status is a compile error. */
 type Handlers = {
@@ -124,23 +125,53 @@ async function receiveAt(
   try {
     const route = await deps.routes.find(name);
     if (!route || (pathSecret !== undefined && route.auth !== "path")) return unknownRoute(name);
-    if (!route.isEnabled) return refuse("route_disabled", { route: route.name });
-    const body = await readBody(event, {
+    const { headers } = event.req;
+    const request = { route, headers, pathSecret, requestId: requestIdOf(event) };
+    if (!route.isEnabled) {
+      const detail = "The route is disabled. Enable it, and have the sender send the event again.";
+      return turnAway(deps, request, refuse("route_disabled", { route: route.name }), ["receive", detail]);
+    }
+    const body = await bodyOf(deps, event, request);
+    if (!(body instanceof Uint8Array)) return body;
+    const answer = await receive(deps, { ...request, body }, log);
+    return answer.status === 202 && wants200(route, headers) ? { ...answer, status: 200 } : answer;
+  } catch (thrown) {
+    return failure(deps, event, thrown);
+  }
+}
+
+/** Returns the body of a request, or the answer when it cannot be read. */
+async function bodyOf(
+  deps: WebhookDeps,
+  event: H3Event,
+  request: Omit<UnverifiedRequest, "body">,
+): Promise<Uint8Array | Refused> {
+  try {
+    return await readBody(event, {
       maxBytes: deps.maxBodyBytes,
       timeoutMs: deps.bodyTimeoutMs,
       clock: deps.clock,
       settings: { maxBytes: "limits.max_body_bytes", timeoutMs: "limits.body_timeout_seconds" },
     });
-    const { headers } = event.req;
-    const answer = await receive(
-      deps,
-      { route, headers, body, pathSecret, requestId: requestIdOf(event) },
-      log,
-    );
-    return answer.status === 202 && wants200(route, headers) ? { ...answer, status: 200 } : answer;
   } catch (thrown) {
-    return failure(deps, event, thrown);
+    const answer = failure(deps, event, thrown);
+    if (answer.status >= 500) return answer;
+    return turnAway(deps, request, answer, ["receive", toServiceError(thrown).message]);
   }
+}
+
+/** Records a request whose sender was not verified for the owner of the route. Its answer does not wait for that. */
+function turnAway(
+  deps: WebhookDeps,
+  unverified: Omit<UnverifiedRequest, "body">,
+  answer: Refused,
+  [stage, detail]: readonly [StageName, string],
+): Refused {
+  const request: VerifiedRequest = { ...unverified, body: new Uint8Array() };
+  const stages: readonly StageResult[] = [{ stage, result: "stop", detail }];
+  const evaluated = unevaluated(request, answer);
+  void deps.deliveries.recordUnverified({ request, evaluated, stages }, deps.clock.now());
+  return answer;
 }
 
 /** Refuses a path without an operation: one below `/webhooks/`, or any other. */
@@ -260,11 +291,17 @@ async function receive(
 ): Promise<WebhookAnswer> {
   const { route } = unverified;
   const nowMs = deps.clock.now();
-  if (route.secrets.length === 0) return refuse("no_secret");
+  if (route.secrets.length === 0) {
+    const detail = "The route has no secret to check the signature with. Set one, here and at the sender.";
+    return turnAway(deps, unverified, refuse("no_secret"), ["signature", detail]);
+  }
   const token = route.sender && verificationTokenOf(route, unverified);
   if (token !== undefined) return keepToken(deps, route.name, { token, nowMs });
   const proof = proofOf(unverified, nowMs);
-  if ("why" in proof) return { ...refuse("invalid_signature"), why: proof.why };
+  if ("why" in proof) {
+    const answer = { ...refuse("invalid_signature"), why: proof.why };
+    return turnAway(deps, unverified, answer, ["signature", proof.detail]);
+  }
   log.verified(route, proof.stage.detail);
   const request: VerifiedRequest = { ...unverified, nonce: proof.nonce };
   const wait = deps.rate.take(route.name, nowMs);
@@ -302,13 +339,22 @@ async function keepToken(
   return ignored({ reason: "verification", route });
 }
 
-function proofOf(request: UnverifiedRequest, nowMs: number): Proof | { readonly why: string } {
+/** Why a signature is not good: for the log, and in sentences for the owner of the route. */
+interface NoProof {
+  readonly why: string;
+  readonly detail: string;
+}
+
+function proofOf(request: UnverifiedRequest, nowMs: number): Proof | NoProof {
   const { secrets, toleranceSeconds, auth, sender: scheme } = request.route;
   const pass = { stage: "signature", result: "pass" } as const;
   if (secrets === "none") return { stage: { ...pass, detail: "not required" } };
   const valid = validSecrets(request.route, nowMs);
   const checked = verifySignature(request, { secrets: valid, toleranceSeconds, auth, scheme, nowMs });
-  if (checked.status === "invalid") return { why: describeRefusal(checked, request) };
+  if (checked.status === "invalid") {
+    const detail = explainRefusal(checked, request, { toleranceSeconds });
+    return { why: describeRefusal(checked, request), detail };
+  }
   return { stage: { ...pass, detail: checked.scheme }, nonce: checked.nonce };
 }
 

@@ -57,8 +57,12 @@ export function trustedStage(detail: string): StageResult {
 }
 
 /** Returns the body of a delivery. ServiceError `delivery_not_replayable` when it was not kept. */
-export function bodyOf({ id, payload }: Delivery): Uint8Array {
+export function bodyOf({ id, payload, isUnverified }: Delivery): Uint8Array {
   if (payload !== undefined) return new TextEncoder().encode(payload);
+  if (isUnverified) {
+    const what = `${id} cannot be replayed: its sender was not verified, so its body was not kept. Have the sender send it again.`;
+    throw new ServiceError("delivery_not_replayable", what, { details: { reason: "not_verified" } });
+  }
   const what = `The body of ${id} was not kept: it was binary or too long. It cannot be replayed.`;
   throw new ServiceError("delivery_not_replayable", what, { details: { reason: "body_not_kept" } });
 }

@@ -113,6 +113,29 @@ export function describeRefusal(
   return `${what}; ${name.slice(0, MAX_NAME_CHARACTERS)} is present, but the route does not accept it${hint}`;
 }
 
+/** Returns the same in sentences for the owner of the route: what is wrong, and what to do about it. */
+export function explainRefusal(
+  refused: Extract<SignatureResult, { readonly status: "invalid" }>,
+  request: SignedRequest,
+  { toleranceSeconds }: Pick<SignatureRules, "toleranceSeconds">,
+): string {
+  const { scheme = "", reason } = refused;
+  if (reason === "mismatch" && SECRETS.test(scheme))
+    return `The secret in the request (${scheme}) is not the secret of the route. Set the same secret on both sides.`;
+  switch (reason) {
+    case "mismatch":
+      return `The signature (${scheme}) does not match. The secrets of the sender and of the route differ, or the body was changed on its way. Set the same secret on both sides.`;
+    case "stale":
+      return `The signature (${scheme}) was made more than ${toleranceSeconds} s ago, or in the future. Compare the clocks of the sender and of this machine.`;
+    case "malformed":
+      return `The signature (${scheme}) is not written as its scheme requires. Check how the sender signs.`;
+    case "missing":
+      return `The request has no signature that the route accepts (${describeRefusal(refused, request)}). Set the secret of the route at the sender.`;
+  }
+}
+
+/** Schemes that send the secret itself. */
+const SECRETS = /^(path|bearer|basic)$|token/;
 const LIKE_SIGNATURE = /signature|hmac|-sign$|secret-token/;
 const MAX_NAME_CHARACTERS = 64;
 

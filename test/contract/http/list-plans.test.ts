@@ -96,7 +96,14 @@ async function fill(service: TestService): Promise<void> {
   const { id } = await createJob(service);
   const row = { id: "dlv_00000000000000000000000000", owner: "default", route: "hook", delivery_id: "d" };
   const delivery = { ...row, event: "push", status: "completed", reason: null, stages: "[]", headers: "{}" };
-  const ends = { run_id: null, outbox_id: null, replay_of: null, created_at: 1, ended_at: 2 };
+  const ends = {
+    run_id: null,
+    outbox_id: null,
+    replay_of: null,
+    unverified: null,
+    created_at: 1,
+    ended_at: 2,
+  };
   const occurrence = { id: "occ_00000000000000000000000000", owner: "default", job_id: id, job_name: "tea" };
   await store.write(async (tx) => {
     await tx.insert("deliveries", [{ ...delivery, ...ends }]);

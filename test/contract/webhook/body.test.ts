@@ -27,7 +27,8 @@ function head(body: string, ...lines: readonly string[]): string {
 const chunk = (text: string): string => `${text.length.toString(16)}\r\n${text}\r\n`;
 
 async function assertNothingTaken(service: WebhookService): Promise<void> {
-  assert.deepEqual(await service.deliveries(), []);
+  const verified = (await service.deliveries()).filter(({ unverified }) => unverified === null);
+  assert.deepEqual(verified, []);
   assert.equal((await service.post("hook")).status, 202, "the receiver still takes webhooks");
 }
 

@@ -66,7 +66,6 @@ webhookScenario(
     const { status, body } = await service.post("off");
     assert.deepEqual([status, body.error, body.code], [403, "Route disabled", "route_disabled"]);
     assert.equal((await service.post("off", {}, { secret: "wrong" })).status, 403, "before the signature");
-    assert.deepEqual(await service.deliveries(), []);
   },
   { routes: { off: { enabled: false } } },
 );
@@ -95,7 +94,6 @@ test("each request with a valid signature has a row with the results of its stag
   await service.post("hook", { a: 2 }, event("issues"));
   await service.post("hook", { a: 1 }, event("star"));
   await service.post("hook", "{bad", event("push"));
-  await service.post("hook", { a: 1 }, { ...event("push"), secret: "wrong" });
   await service.post("nobody", { a: 1 });
   const rows = await service.recorded(
     (all) => all.length === 5 && all.every(({ ended_at }) => ended_at !== null),

@@ -53,11 +53,11 @@ function standard(key: string, { id = `msg_${++count}`, at = new Date(), body = 
   };
 }
 
-test("an unsigned request to a route with a secret answers 401 and is not recorded", async () => {
+test("an unsigned request to a route with a secret answers 401 and starts no run", async () => {
   await using service = await startWebhookService();
   const { status, body } = await sent(service, {});
   assert.deepEqual([status, body.error], [401, "Invalid signature"]);
-  assert.deepEqual(await service.deliveries(), [], "nothing of it is recorded");
+  assert.deepEqual(await service.test.service.store.read.selectFrom("runs").select("id").execute(), []);
 });
 
 test("X-Hub-Signature-256 passes only as `sha256=` with the right lowercase digest", async () => {

@@ -288,6 +288,7 @@ describe("agentd outbox drop", () => {
       run_id: null,
       outbox_id: null,
       replay_of: null,
+      unverified: null,
       created_at: 1,
       ended_at: null,
     };

@@ -79,6 +79,7 @@ export function deliveryRow(set: Partial<DeliveryRow> = {}): DeliveryRow {
     run_id: null,
     outbox_id: null,
     replay_of: null,
+    unverified: null,
     created_at: 1,
     ended_at: null,
     ...set,

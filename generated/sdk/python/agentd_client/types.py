@@ -4211,7 +4211,11 @@ class TestRouteBody(TypedDict, total=False):
     skip_script: bool
 
 
-DeliveryStageName: TypeAlias = Literal["signature", "rate", "parse", "dedupe", "events", "filters", "script", "render", "admit"]
+#: receive: only of a request that it stops: its route is disabled, or its body did not arrive whole. receive
+#: and signature stop requests whose sender is unknown. Such a delivery has the beginning of its headers and
+#: no body, and cannot be replayed. In ten minutes the first 10 of a route and 30 in all are recorded, and the
+#: newest 50 of a route are kept.
+DeliveryStageName: TypeAlias = Literal["receive", "signature", "rate", "parse", "dedupe", "events", "filters", "script", "render", "admit"]
 
 
 class DeliveryStage(TypedDict):

@@ -12,7 +12,7 @@ import { Tabs } from "../../ui/filters.tsx";
 import { duration } from "../../ui/format.ts";
 import { Facts } from "../../ui/table.tsx";
 import { curlOf } from "./curl.ts";
-import { DeliveryBadge, deliveryHref, pretty, routeHref, Stages, stoppedAt } from "./parts.tsx";
+import { DeliveryBadge, deliveryHref, isUnverified, pretty, routeHref, Stages, stoppedAt } from "./parts.tsx";
 
 const BACK = { href: "/webhooks/deliveries", label: "All deliveries" };
 
@@ -43,13 +43,17 @@ export function DeliveryPage({ params, query }: PageProps): JSX.Element {
         back={BACK}
         aside={<DeliveryBadge status={delivery.status} />}
       >
-        {canChange ? <Actions delivery={delivery} /> : null}
+        {canChange && !isUnverified(delivery) ? <Actions delivery={delivery} /> : null}
       </PageHeader>
       <div class="page-body">
         <Why delivery={delivery} />
         <DeliveryFacts delivery={delivery} />
         <Replays of={delivery.id} />
-        <Content delivery={delivery} part={query.get("part") ?? "body"} canReadBody={canChange} />
+        {isUnverified(delivery) ? (
+          <Stranger delivery={delivery} />
+        ) : (
+          <Content delivery={delivery} part={query.get("part") ?? "body"} canReadBody={canChange} />
+        )}
       </div>
     </>
   );
@@ -118,6 +122,21 @@ function Replays({ of }: { readonly of: string }): JSX.Element | null {
           </li>
         ))}
       </ul>
+    </section>
+  );
+}
+
+/** What is kept of a request whose sender is unknown. */
+function Stranger({ delivery: { headers } }: { readonly delivery: Delivery }): JSX.Element {
+  return (
+    <section class="webhook-section" aria-label="Content">
+      <h2>Headers</h2>
+      <p class="dim">
+        The sender was not verified, so the body is not kept and the request cannot be replayed. When the
+        cause is mended, let the sender send it again. Of such requests a route keeps the newest 50, and at
+        most 10 of ten minutes.
+      </p>
+      <Headers headers={headers ?? {}} />
     </section>
   );
 }

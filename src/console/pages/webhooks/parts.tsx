@@ -66,6 +66,7 @@ export function ReceiverNote(): JSX.Element | null {
 
 /** All stages of a request in order, and what each decides. */
 const STAGES: readonly (readonly [DeliveryStageName, string])[] = [
+  ["receive", "The route is enabled, and the body arrives whole"],
   ["signature", "The sender proves itself with the secret"],
   ["rate", "The route and the sender stay within their limits"],
   ["parse", "The body is what its content type says"],
@@ -88,6 +89,8 @@ export function Stages({ stages }: StagesProps): JSX.Element {
     <ol class="stages">
       {STAGES.map(([name, what], index) => {
         const { result, detail } = done.get(name) ?? {};
+        // The record names it only when it stopped the request.
+        if (name === "receive" && !result) return null;
         const look = result ?? "skipped";
         return (
           <li key={name} class={`stages-item stages-${look}`}>
@@ -107,6 +110,12 @@ export function Stages({ stages }: StagesProps): JSX.Element {
 /** Returns the stage that stopped a request. */
 export function stoppedAt(stages: readonly DeliveryStage[] | null): DeliveryStage | undefined {
   return stages?.find(({ result }) => result === "stop");
+}
+
+/** Whether a request was refused before its sender was known: its body is not kept, and nothing can be replayed. */
+export function isUnverified({ stages }: Pick<Delivery, "stages">): boolean {
+  const stage = stoppedAt(stages)?.stage;
+  return stage === "receive" || stage === "signature";
 }
 
 /** Returns JSON indented, and any other text as it is. */
