@@ -1,6 +1,7 @@
-import type { ToolEndCode } from "../../../generated/http/client/types.gen.ts";
+import type { RunUsage, ToolEndCode } from "../../../generated/http/client/types.gen.ts";
 import type { JournalEvent, NewEvent } from "../../store/journal/journal.ts";
 import type { Tx } from "../../store/store.ts";
+import { isOneOf } from "../../store/tx/tx.ts";
 import { runEvent } from "../run/event.ts";
 import type { AssistantPart, Message, ToolMessage, ToolStatus } from "../engine.ts";
 
@@ -59,9 +60,16 @@ export function cutCalls(runId: string, events: readonly RunRecord[]): readonly 
   );
 }
 
-const STEP_EVENTS = ["run.steered", "message.delta", "tool.started", "tool.completed", "approval.request"];
+const STEP_EVENTS = [
+  "usage.updated",
+  "run.steered",
+  "message.delta",
+  "tool.started",
+  "tool.completed",
+  "approval.request",
+];
 
-/** Returns the events of a run's unsaved step: those after the last `usage.updated`, which follows each saved step. */
+/** Returns the events of a run's unsaved step: the last `usage.updated`, which follows each saved step, and those after it. */
 export async function unsavedEvents(tx: Tx, runId: string): Promise<readonly RunRecord[]> {
   return (await unsavedEventsOf(tx, [runId])).get(runId) ?? [];
 }
@@ -72,7 +80,7 @@ export async function unsavedEventsOf(
   runIds: readonly string[],
 ): Promise<ReadonlyMap<string, readonly RunRecord[]>> {
   if (runIds.length === 0) return new Map();
-  const steps = await tx.db
+  const steps = tx.db
     .selectFrom("runs")
     .select(({ selectFrom }) => [
       "id",
@@ -84,17 +92,27 @@ export async function unsavedEventsOf(
         .limit(1)
         .as("saved"),
     ])
-    .where("id", "in", runIds)
-    .execute();
+    .where(isOneOf(tx, "id", runIds))
+    .as("step");
   const rows = await tx.db
-    .selectFrom("events")
-    .select(["run_id", "type", "data"])
-    .where((is) => is.or(steps.map(({ id, saved }) => is("run_id", "=", id).and("run_seq", ">", saved ?? 0))))
-    .where("type", "in", STEP_EVENTS)
-    .orderBy("run_id")
-    .orderBy("run_seq")
+    .selectFrom(steps)
+    .innerJoin("events", (join) =>
+      join
+        .onRef("events.run_id", "=", "step.id")
+        .on((is) => is("events.run_seq", ">=", is.fn.coalesce("step.saved", is.lit(0)))),
+    )
+    .select(["events.run_id", "events.type", "events.data"])
+    .where("events.type", "in", STEP_EVENTS)
+    .orderBy("events.run_id")
+    .orderBy("events.run_seq")
     .execute();
   return byRun(rows);
+}
+
+/** Returns the usage that a run last reported, from its {@link unsavedEvents}. */
+export function reportedUsage(events: readonly RunRecord[]): RunUsage | undefined {
+  const reported = events.find(({ type }) => type === "usage.updated");
+  return reported?.data["usage"] as RunUsage | undefined;
 }
 
 /**
@@ -111,7 +129,7 @@ export async function answeredRuns(tx: Tx, sessionIds: readonly string[]): Promi
         .onRef("messages.seq", "=", "sessions.last_message"),
     )
     .select("messages.run_id")
-    .where("sessions.id", "in", sessionIds)
+    .where(isOneOf(tx, "sessions.id", sessionIds))
     .where("messages.role", "=", "assistant")
     .execute();
   return new Set(rows.flatMap(({ run_id: runId }) => (runId === null ? [] : [runId])));
@@ -136,7 +154,7 @@ export async function steerEventsOf(
   const rows = await tx.db
     .selectFrom("events")
     .select(["run_id", "type", "data"])
-    .where("run_id", "in", runIds)
+    .where(isOneOf(tx, "run_id", runIds))
     .where("run_seq", ">", after)
     .where("type", "in", ["run.steer_accepted", "run.steered"])
     .orderBy("run_id")

@@ -2,6 +2,7 @@
 import type { RunUsage } from "../../../generated/http/client/types.gen.ts";
 import { MASK } from "../../base/observe.ts";
 import type { Tx, Store } from "../../store/store.ts";
+import { isOneOf } from "../../store/tx/tx.ts";
 import type { QuestionRow, RunRow } from "../../store/schema/tables.ts";
 import { zeroUsage, type Usage, readRunUsage } from "../usage/usage.ts";
 import type { ToolAnswer, ToolCall, Message, ToolMessage } from "../engine.ts";
@@ -98,7 +99,7 @@ export async function questionsOf(tx: Tx, runIds: readonly string[]): Promise<Qu
   return tx.db
     .selectFrom("questions")
     .selectAll()
-    .where("run_id", "in", runIds)
+    .where(isOneOf(tx, "run_id", runIds))
     .orderBy("created_at", "desc")
     .orderBy("id", "desc")
     .execute();

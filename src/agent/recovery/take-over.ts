@@ -1,5 +1,5 @@
 /** Takes over sessions whose process or run has ended, inside one transaction. */
-import { leaseFor, UNLEASED } from "../../store/tx/tx.ts";
+import { leaseFor, isOneOf, UNLEASED } from "../../store/tx/tx.ts";
 import type { RunUsage } from "../../../generated/http/client/types.gen.ts";
 import type { Store, Tx } from "../../store/store.ts";
 import type { RunRow, SessionRow } from "../../store/schema/tables.ts";
@@ -16,6 +16,7 @@ import {
   cutCalls,
   pendingSteers,
   rebuildStep,
+  reportedUsage,
   steerEventsOf,
   unsavedEventsOf,
   type RunRecord,
@@ -85,8 +86,9 @@ async function lease(tx: Tx, store: Store, dead: readonly SessionRow[]): Promise
   const update = tx.db
     .updateTable("sessions")
     .set(leaseFor(tx, store.owner, LEASE_MS))
-    .where("id", "in", ids)
-    .where("lease_owner", "=", owner);
+    .where(isOneOf(tx, "id", ids))
+    // Not `=`: PostgreSQL would read the index of all leases of this owner.
+    .where("lease_owner", "is not distinct from", owner);
   // Our clock may be ahead of the store's, by which leases expire.
   const due = store.ownerIsDead(owner) ? update : update.where("lease_until", "<", tx.nowMs);
   const taken = new Set((await due.returning("id").execute()).map(({ id }) => id));
@@ -99,7 +101,7 @@ async function release(tx: Tx, store: Store, ids: readonly string[]): Promise<Re
   const free = await tx.db
     .updateTable("sessions")
     .set({ ...UNLEASED, updated_at: tx.nowMs })
-    .where("id", "in", ids)
+    .where(isOneOf(tx, "id", ids))
     .where("lease_owner", "=", store.owner)
     .where("queued", "=", 0)
     .returning("id")
@@ -169,8 +171,9 @@ async function readDead(
   const query = tx.db
     .selectFrom("runs")
     .selectAll()
-    .where("session_id", "in", sessionIds)
-    .where("ended_at", "is", null)
+    .where(isOneOf(tx, "session_id", sessionIds))
+    // PostgreSQL would read the index of all open runs for `is null`: here they are many.
+    .where(({ fn, lit }) => fn.coalesce("ended_at", lit(0)), "=", 0)
     .where("status", "!=", "queued");
   // A process that steers locks the row until it commits. SQLite has one writer and no row locks.
   const runs = await (dialect === "postgres" ? query.forUpdate() : query).execute();
@@ -178,11 +181,14 @@ async function readDead(
   if (ids.length === 0) return [];
   const counts = new Map<string, number>();
   for (const { session_id: id } of runs) counts.set(id, (counts.get(id) ?? 0) + 1);
-  const questions = Map.groupBy(await questionsOf(tx, ids), ({ run_id: runId }) => runId);
-  const unsaved = await unsavedEventsOf(tx, ids);
-  const steers = await steerEventsOf(tx, ids);
-  const answered = await answeredRuns(tx, sessionIds);
-  const used = await usageOfSteps(tx, ids);
+  // Together: none needs the answer of another.
+  const [asked, unsaved, steers, answered] = await Promise.all([
+    questionsOf(tx, ids),
+    unsavedEventsOf(tx, ids),
+    steerEventsOf(tx, ids),
+    answeredRuns(tx, sessionIds),
+  ]);
+  const questions = Map.groupBy(asked, ({ run_id: runId }) => runId);
   return runs.map((run) => {
     const events = unsaved.get(run.id) ?? [];
     return {
@@ -192,28 +198,8 @@ async function readDead(
       events,
       steers: steers.get(run.id) ?? [],
       source: sources.get(run.session_id) ?? "",
-      usage: used.get(run.id),
+      usage: reportedUsage(events),
       step: answered.has(run.id) ? [] : events,
     };
   });
-}
-
-/** Returns the usage that each run last reported. */
-async function usageOfSteps(tx: Tx, ids: readonly string[]): Promise<ReadonlyMap<string, RunUsage>> {
-  const last = tx.db
-    .selectFrom("events")
-    .select(({ fn }) => ["run_id", fn.max("run_seq").as("run_seq")])
-    .where("run_id", "in", ids)
-    .where("type", "=", "usage.updated")
-    .groupBy("run_id")
-    .as("last");
-  const rows = await tx.db
-    .selectFrom("events")
-    .innerJoin(last, (join) =>
-      join.onRef("last.run_id", "=", "events.run_id").onRef("last.run_seq", "=", "events.run_seq"),
-    )
-    .select(["events.run_id", "events.data"])
-    .execute();
-  const usageIn = (data: string) => (JSON.parse(data) as { readonly usage: RunUsage }).usage;
-  return new Map(rows.map(({ run_id: id, data }) => [id ?? "", usageIn(data)]));
 }

@@ -2,7 +2,7 @@
 import { firstCharacters } from "../../base/text.ts";
 import type { Run, RunUsage, RunEvent, SessionEvent } from "../../../generated/http/client/types.gen.ts";
 import { ServiceError } from "../../base/errors.ts";
-import { columnsOf } from "../../store/tx/tx.ts";
+import { columnsOf, isOneOf } from "../../store/tx/tx.ts";
 import { type QuestionRow, type RunRow, type SessionRow } from "../../store/schema/tables.ts";
 import type { Store, Tx } from "../../store/store.ts";
 import type { ModelSettings, OutputFormat, ToolChoice, ToolSpec, Message } from "../engine.ts";
@@ -269,15 +269,13 @@ export async function endAllRuns(tx: Tx, endings: readonly RunEnding[]): Promise
   for (const alike of Map.groupBy(endings, ({ status, set }) => JSON.stringify([status, set])).values()) {
     const [first] = alike;
     if (!first) continue;
+    const ids = alike.map(({ runId }) => runId);
     const rows = await tx.db
       .updateTable("runs")
       .set({ status: first.status, ended_at: tx.nowMs, updated_at: tx.nowMs, ...first.set })
-      .where(
-        "id",
-        "in",
-        alike.map(({ runId }) => runId),
-      )
-      .where("ended_at", "is", null)
+      .where(isOneOf(tx, "id", ids))
+      // PostgreSQL would read the index of all open runs for `is null`.
+      .where(({ fn, lit }) => fn.coalesce("ended_at", lit(0)), "=", 0)
       .returning("id")
       .execute();
     for (const { id } of rows) ended.add(id);

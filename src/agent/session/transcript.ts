@@ -2,6 +2,7 @@
 import { ServiceError } from "../../base/errors.ts";
 import type { Journal, JournalEvent, NewEvent } from "../../store/journal/journal.ts";
 import type { Store, Tx } from "../../store/store.ts";
+import { isOneOf } from "../../store/tx/tx.ts";
 import type { MessageRow, SessionRow, RunRow } from "../../store/schema/tables.ts";
 import type { Message, NumberedMessage } from "../engine.ts";
 import type { RunUsage } from "../../../generated/http/client/types.gen.ts";
@@ -151,14 +152,11 @@ async function growTranscripts(
 ): Promise<ReadonlyMap<string, number>> {
   const last = new Map<string, number>();
   for (const [count, some] of Map.groupBy(counts, ([, each]) => each)) {
+    const ids = some.map(([id]) => id);
     const rows = await tx.db
       .updateTable("sessions")
       .set((is) => ({ last_message: is("last_message", "+", count) }))
-      .where(
-        "id",
-        "in",
-        some.map(([id]) => id),
-      )
+      .where(isOneOf(tx, "id", ids))
       .returning(["id", "last_message"])
       .execute();
     for (const { id, last_message: seq } of rows) last.set(id, seq);

@@ -26,6 +26,15 @@ export function toSettings(text: string): Settings {
   return { url: rest ? `${base}?${rest}` : base, schema: path === null ? undefined : firstName(path) };
 }
 
+/**
+ * Settings of the writer, whose statements all look rows up by keys. Their plans are made once, often while the tables are
+ * small: reading a whole table looks cheap then, and stays the plan when it has grown.
+ */
+const PLAN_BY_KEYS = ["seqscan", "hashjoin", "mergejoin", "material"]
+  .map((name) => `set enable_${name} = off`)
+  .concat("set jit = off")
+  .join(";");
+
 /** Creates a pool of postgres.js: bigint and numeric become numbers, notices are dropped. */
 export function connect({ url }: Settings, { max, onclose }: { max: number; onclose?: () => void }) {
   return postgres(url, {
@@ -85,8 +94,8 @@ export class PinnedConnection {
     const life = new Life();
     const pool = connect(settings, { max: 1, onclose: () => life.end() });
     try {
-      // Connects first: without the look-up of types, `reserve` on a closed connection never answers.
-      await pool.unsafe("select 1");
+      // Connects, too: without the look-up of types, `reserve` on a closed connection never answers.
+      await pool.unsafe(PLAN_BY_KEYS);
       const reserved = await pool.reserve();
       return new PinnedConnection(pool, reserved, life);
     } catch (error) {

@@ -7,6 +7,9 @@ import {
   PostgresIntrospector,
   PostgresQueryCompiler,
   type QueryResult,
+  type RawBuilder,
+  type SqlBool,
+  sql as fragment,
   SqliteAdapter,
   SqliteIntrospector,
   SqliteQueryCompiler,
@@ -117,6 +120,17 @@ export async function lockName(tx: Tx, name: string): Promise<void> {
   const raw = rawTx(tx);
   // SQLite has one writer at a time.
   if (raw.dialect === "postgres") await raw.all(LOCK, [name]);
+}
+
+/**
+ * Returns the condition that a column has one of these values, which are sent as one: the statement is prepared once for
+ * any number of them. PostgreSQL counts on about ten, so it looks up each by the index of the column.
+ */
+export function isOneOf(tx: Tx, column: string, values: readonly string[]): RawBuilder<SqlBool> {
+  const json = JSON.stringify(values);
+  return rawTx(tx).dialect === "sqlite"
+    ? fragment`${fragment.ref(column)} in (select value from json_each(${json}))`
+    : fragment`${fragment.ref(column)} = any (array(select json_array_elements_text(${json}::text::json)))`;
 }
 
 /** The columns of a row without a lease. */

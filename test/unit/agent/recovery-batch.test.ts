@@ -1,12 +1,15 @@
 /** Many runs that gone processes left, closed together. */
 import assert from "node:assert/strict";
 import { test, type TestContext } from "node:test";
+import { sql } from "kysely";
 import { runEvent } from "../../../src/agent/run/event.ts";
 import { createId } from "../../../src/base/text.ts";
+import type { Store, Tx } from "../../../src/store/store.ts";
 import { abandonSessions, GHOST, type Abandoned } from "../../harness/abandoned.ts";
 import { createTestAgent, type TestAgent } from "../../harness/agent.ts";
 import { countStatements } from "../../harness/counted-store.ts";
 import { failWrites } from "../../harness/failing-store.ts";
+import { testDialect } from "../../harness/store.ts";
 import { runRow } from "../store/rows.ts";
 
 const OWNER = "tester";
@@ -45,14 +48,51 @@ async function assertNumbered({ store }: TestAgent, all: readonly Abandoned[]): 
   }
 }
 
-test("what is written for many gone runs takes fewer statements than there are sessions", async (t) => {
+test("what is read and written for many gone runs takes one statement for every three sessions at most", async (t) => {
   await using agent = await createTestAgent();
   const COUNT = 256;
   await abandonSessions(agent.store, COUNT);
   const statements = countStatements(t as TestContext, agent.store);
   assert.equal(await agent.recovery.recover(), COUNT);
-  assert.ok(statements.value < COUNT, `${statements.value} statements for ${COUNT} sessions`);
+  assert.ok(statements.value <= COUNT / 3, `${statements.value} statements for ${COUNT} sessions`);
 });
+
+test(
+  "PostgreSQL finds the rows of gone runs by their keys: what it reads does not grow with what is stored",
+  { skip: testDialect === "sqlite" },
+  async (t) => {
+    await using agent = await createTestAgent();
+    const COUNT = 1_000;
+    await abandonSessions(agent.store, COUNT);
+    const read = countRowsRead(t as TestContext, agent.store);
+    assert.equal(await agent.recovery.recover(), COUNT);
+    assert.ok(read.rows <= COUNT * ROWS_EACH, `${read.rows} rows were read for ${COUNT} sessions`);
+  },
+);
+
+/** Rows that are read for one of these runs: its session, itself, its three events, some of them several times. */
+const ROWS_EACH = 22;
+
+/** Counts the rows that the works of a store on PostgreSQL read, by the statistics that it keeps of its connection. */
+function countRowsRead(t: TestContext, store: Store): { rows: number } {
+  const read = { rows: 0 };
+  const { write } = store;
+  const readSoFar = async (tx: Tx): Promise<number> => {
+    const { rows } = await sql<{ count: number }>`
+      select coalesce(sum(seq_tup_read + coalesce(idx_tup_fetch, 0)), 0)::bigint as count
+      from pg_stat_xact_user_tables where schemaname = current_schema()`.execute(tx.db);
+    return rows[0]?.count ?? 0;
+  };
+  t.mock.method(store, "write", (...[work, options]: Parameters<typeof write>) =>
+    write(async (tx) => {
+      const before = await readSoFar(tx);
+      const value = await work(tx);
+      read.rows += (await readSoFar(tx)) - before;
+      return value;
+    }, options),
+  );
+  return read;
+}
 
 test("gone runs that stood in different ways end as each would alone when they are closed together", async () => {
   await using agent = await createTestAgent();
