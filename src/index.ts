@@ -24,7 +24,7 @@ export {
   type AttachmentOptions,
   type ReadAttachment,
 } from "./agent/attachments/attachment.ts";
-export type { SessionPage, SessionSummary } from "./agent/session/queries.ts";
+export type { SessionPage, SessionSummary } from "./agent/session/session.ts";
 export type { Message } from "./agent/engine.ts";
 export type { Prompt, Submitted } from "./agent/run/run.ts";
 export type { JournalEvent } from "./store/journal/journal.ts";

@@ -5,7 +5,6 @@ import type { SessionRow } from "../store/schema/tables.ts";
 import { followRun, findRun, isFinalStatus, type RunView, type Submitted } from "./run/run.ts";
 import { contextUse, resetContext, type ContextUse } from "./session/transcript.ts";
 import { endRuns } from "./run/control.ts";
-import { leasedSessions } from "./session/queries.ts";
 import { LiveSessions, type SessionMode, settingsOf } from "./session/session.ts";
 import { formatModel } from "./model.ts";
 import type { AgentDeps } from "./deps.ts";
@@ -90,7 +89,7 @@ export class Agent {
    */
   async settle(sessionIds: readonly string[]): Promise<boolean> {
     if (sessionIds.length === 0) return false;
-    const rows = await leasedSessions(this.deps.store, sessionIds);
+    const rows = await this.sessions.reads.leased(sessionIds);
     const isSettled = await this.#recovery.settle(rows);
     return isSettled || rows.length < sessionIds.length;
   }

@@ -300,3 +300,8 @@ export interface NumberedMessage {
   readonly seq: number;
   readonly message: Message;
 }
+
+/** A message and its run; null without one. */
+export interface TranscriptRow extends NumberedMessage {
+  readonly runId: string | null;
+}

@@ -21,7 +21,6 @@ import {
 import type { AssistantPart, Message, ModelSettings } from "../agent/engine.ts";
 import type { Prompt } from "../agent/run/run.ts";
 import { findSession, nameOfId, type SessionAddress } from "../agent/session/session.ts";
-import { pendingClientCalls } from "../agent/session/queries.ts";
 import { ServiceError } from "../base/errors.ts";
 import type { HttpContext, HttpDeps } from "./deps.ts";
 import { errorEnvelope } from "./edge/answer.ts";
@@ -246,7 +245,8 @@ async function toInput(
   const hasResults = body.messages.some(({ role }) => role === "tool");
   const isWhole = address.name === undefined && address.key === undefined;
   return {
-    opening: isWhole && hasResults ? await restoreOwnCalls(opening, address.owner, deps.store) : opening,
+    opening:
+      isWhole && hasResults ? await restoreOwnCalls(opening, address.owner, deps.agent.sessions) : opening,
     prompt,
     settings: modelSettings(body),
     ...(ctx.traceparent === undefined ? {} : { traceparent: ctx.traceparent }),
@@ -341,11 +341,11 @@ function isUnfinished(conversation: readonly Message[]): boolean {
 async function checkResults(
   results: readonly UnmatchedResult[],
   address: SessionAddress,
-  { store }: HttpDeps,
+  { store, agent }: HttpDeps,
 ): Promise<void> {
   if (results.length === 0) return;
   const session = await findSession(store, address);
-  const pending = session && (await pendingClientCalls(store, session.id));
+  const pending = session && (await agent.sessions.reads.pendingClientCalls(session.id));
   for (const { callId, param } of results) {
     if (pending?.has(callId)) continue;
     const what = `${param} is ${JSON.stringify(callId)}, and no such call is in messages or pending in the session.`;

@@ -65,3 +65,38 @@ interface Count {
 function toMap(counts: readonly Count[] = []): ReadonlyMap<string, number> {
   return new Map(counts.map(({ status, number }) => [status, Number(number)]));
 }
+
+type Reader = Pick<Store, "read">;
+
+/** Counts the runs that have not ended, by status, without sub-agents. Reads a partial index of open runs. */
+export async function countOpenRuns({ read }: Reader): Promise<Readonly<Record<string, number>>> {
+  const rows = await read
+    .selectFrom("runs")
+    .select(({ fn }) => ["status", fn.countAll().as("count")])
+    .where("ended_at", "is", null)
+    .where("kind", "!=", "subagent")
+    .groupBy("status")
+    .execute();
+  return Object.fromEntries(rows.map(({ status, count }) => [status, Number(count)]));
+}
+
+/** Counts the open questions of all runs. */
+export async function countOpenQuestions({ read }: Reader): Promise<number> {
+  const row = await read
+    .selectFrom("questions")
+    .select(({ fn }) => fn.countAll().as("count"))
+    .where("status", "=", "open")
+    .executeTakeFirst();
+  return Number(row?.count ?? 0);
+}
+
+/** Counts the sessions that are kept. */
+export async function countSessions({ read }: Reader): Promise<number> {
+  const row = await read
+    .selectFrom("sessions")
+    .select(({ fn }) => fn.countAll().as("count"))
+    // A literal: with a bound value SQLite does not use the partial index.
+    .where((is) => is("transient", "=", is.lit(0)))
+    .executeTakeFirst();
+  return Number(row?.count ?? 0);
+}

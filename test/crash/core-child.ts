@@ -3,7 +3,6 @@ import { appendFileSync } from "node:fs";
 import process from "node:process";
 import type { Message } from "../../src/agent/engine.ts";
 import { defineTool } from "../../src/agent/tool/tool.ts";
-import { readTranscript } from "../../src/agent/session/queries.ts";
 import { createScriptedEngine, type Script } from "../../src/agent/engines/scripted.ts";
 import { systemClock } from "../../src/base/time.ts";
 import { createLog } from "../../src/base/observe.ts";
@@ -143,7 +142,7 @@ async function look({ agent, store }: Service): Promise<void> {
     .orderBy("created_at")
     .execute();
   const questions = await store.read.selectFrom("questions").select(["kind", "status"]).execute();
-  const { messages } = await readTranscript(store, "s");
+  const { messages } = await agent.sessions.reads.transcript("s");
   const ends = await store.read
     .selectFrom("events")
     .select("data")

@@ -11,7 +11,6 @@ import { createModelCatalog, type ModelProvider, Prices } from "../../src/agent/
 import { toRunEvent, type Prompt, type Submitted, type RunTrigger } from "../../src/agent/run/run.ts";
 import type { AgentDeps, AgentSettings } from "../../src/agent/deps.ts";
 import { Recovery } from "../../src/agent/recovery/recovery.ts";
-import { readTranscript } from "../../src/agent/session/queries.ts";
 import type { RunScheduler } from "../../src/agent/run/scheduler.ts";
 import { Agent } from "../../src/agent/agent.ts";
 import { systemClock, type Clock } from "../../src/base/time.ts";
@@ -122,7 +121,7 @@ export class TestAgent implements AsyncDisposable {
 
   /** The transcript of a session, oldest first. */
   async transcript(sessionId: string): Promise<readonly Message[]> {
-    const { messages } = await readTranscript(this.store, sessionId);
+    const { messages } = await this.core.sessions.reads.transcript(sessionId);
     return messages.map(({ message }) => message);
   }
 

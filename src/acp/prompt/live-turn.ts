@@ -1,6 +1,5 @@
 /** Follows turns of other clients that were running when the client opened their session. */
 import { isFinalEvent, runningTurn } from "../../agent/run/run.ts";
-import { toolEventsOf } from "../../agent/session/sessions.ts";
 import type { JournalEvent } from "../../store/journal/journal.ts";
 import { type AcpConnection, type AcpSession, AcpTurn } from "../wire/connection.ts";
 import { TurnReporter } from "./turn-reporter.ts";
@@ -25,8 +24,8 @@ export async function liveTurn(
 
 /** Returns the same turn from its latest event on, including its open tool calls. */
 export async function fromLatestEvent(connection: AcpConnection, { runId }: LiveTurn): Promise<LiveTurn> {
-  const { store } = await connection.deps();
-  const events = await toolEventsOf(store, [runId]);
+  const { store, agent } = await connection.deps();
+  const events = await agent.runs.reads.toolEventsOf([runId]);
   const run = await store.find("runs", { id: runId });
   const open = new Map<string, number>();
   for (const { type, data, runSeq } of events) {

@@ -1,14 +1,9 @@
+import { cursorBehind, type SessionPage } from "../../agent/session/session.ts";
 import type {
   ListSessionsRequest,
   ListSessionsResponse,
   SessionInfo,
 } from "@agentclientprotocol/sdk/unstable";
-import {
-  cursorBehind,
-  sessionFolders,
-  type ListOptions,
-  type SessionPage,
-} from "../../agent/session/queries.ts";
 import { ServiceError } from "../../base/errors.ts";
 import type { AcpConnection } from "../wire/connection.ts";
 import { invalidParams } from "../wire/error.ts";
@@ -85,6 +80,8 @@ function beginOrFind(connection: AcpConnection, at: ListCursor | undefined): Lis
   return (at && known.find(at.listing)) ?? known.begin();
 }
 
+type ListOptions = Parameters<AcpDeps["agent"]["sessions"]["list"]>[0];
+
 async function savedPage(
   { agent }: AcpDeps,
   options: ListOptions,
@@ -145,11 +142,11 @@ interface FolderFilter {
 }
 
 /** Returns the filter for `cwd`. RequestError -32602 for a relative path. */
-async function folderFilter({ agent, store, owner }: AcpDeps, cwd: string): Promise<FolderFilter> {
+async function folderFilter({ agent, owner }: AcpDeps, cwd: string): Promise<FolderFilter> {
   checkPath(cwd, "cwd");
   const real = await withoutLinks(cwd);
   const { workspace } = agent.deps.settings;
-  const all = await sessionFolders(store, owner);
+  const all = await agent.sessions.reads.foldersOf(owner);
   const reals = await Promise.all(all.map((folder) => withoutLinks(folder ?? workspace)));
   return { real, stored: all.filter((_, index) => reals[index] === real) };
 }

@@ -5,9 +5,6 @@ import {
   type ContentBlock,
   type ToolCallContent,
 } from "@agentclientprotocol/sdk/unstable";
-import { readRuns } from "../../agent/run/queries.ts";
-import { toolEventsOf } from "../../agent/session/sessions.ts";
-import { readForward, type TranscriptRow } from "../../agent/session/queries.ts";
 import { settingsOf } from "../../agent/session/session.ts";
 import { headOf } from "../../base/text.ts";
 import { redact, redactValue } from "../../base/observe.ts";
@@ -17,12 +14,13 @@ import { sessionNotFound } from "../wire/error.ts";
 import { macrotask } from "../wire/updates.ts";
 import type { AcpDeps } from "../deps.ts";
 import { planOf } from "../prompt/turn-reporter.ts";
-import type {
-  AssistantMessage,
-  AssistantPart,
-  ToolMessage,
-  Attachment,
-  UserMessage,
+import {
+  type AssistantMessage,
+  type AssistantPart,
+  type ToolMessage,
+  type Attachment,
+  type UserMessage,
+  type TranscriptRow,
 } from "../../agent/engine.ts";
 import {
   toolEndFrom,
@@ -58,7 +56,7 @@ export async function replaySession(
   const replay = new Replay({ cwd: seed.cwd, describe: describer(deps, seed.cwd), liveRunId });
   let metadata: ReadonlyMap<string, RunMetadata> = new Map();
   for (let after = 0; ;) {
-    const rows = await readForward(deps.store, sessionId, { after, limit: PAGE });
+    const rows = await deps.agent.sessions.reads.messagesAfter(sessionId, { after, limit: PAGE });
     metadata = await readRunMetadata(deps, rows, metadata);
     for (const row of rows) await send(replay.take(row, metadata.get(row.runId ?? "") ?? NO_METADATA));
     after = rows.at(-1)?.seq ?? after;
@@ -76,7 +74,7 @@ const NO_METADATA: RunMetadata = { started: new Map(), completed: new Map(), sta
 
 /** Reads the metadata of the runs of a page. `known` is that of the previous page: a long turn spans many pages. */
 async function readRunMetadata(
-  { store }: AcpDeps,
+  { agent }: AcpDeps,
   rows: readonly TranscriptRow[],
   known: ReadonlyMap<string, RunMetadata>,
 ): Promise<ReadonlyMap<string, RunMetadata>> {
@@ -84,8 +82,8 @@ async function readRunMetadata(
   const metadata = new Map(ids.flatMap((id) => (known.has(id) ? [[id, known.get(id) ?? NO_METADATA]] : [])));
   const unknown = ids.filter((id) => !metadata.has(id));
   if (unknown.length === 0) return metadata;
-  const runs = await readRuns(store, unknown);
-  const calls = await toolEventsOf(store, unknown);
+  const runs = await agent.runs.reads.byId(unknown);
+  const calls = await agent.runs.reads.toolEventsOf(unknown);
   for (const id of unknown) {
     const run = runs.find((row) => row.id === id);
     const of = (type: string) =>

@@ -1,10 +1,10 @@
+import { textOf } from "../session/session.ts";
 import type { RunUsage } from "../../../generated/http/client/types.gen.ts";
 import { formatUsd } from "../usage/usage.ts";
 import { shorten, createSessionId } from "../../base/text.ts";
-import { textOf, isSummary, loadContext } from "../session/transcript.ts";
+import { isSummary, loadContext } from "../session/transcript.ts";
 import type { Message } from "../engine.ts";
 import { parseModel } from "../model.ts";
-import { readTranscript } from "../session/queries.ts";
 import type { SessionRow } from "../../store/schema/tables.ts";
 import { type Agent, type Command, sessionOf, shown, usage } from "../agent.ts";
 import { estimateTokens } from "../engines/turn.ts";
@@ -151,7 +151,7 @@ export const sessionCommands: readonly Command[] = [
       const limit = call.args === "" ? SHOWN_MESSAGES : Number(call.args);
       if (!Number.isInteger(limit) || limit < 1 || limit > 500) throw usage({ name: "history", hint: "[n]" });
       await call.agent.sessions.get(id, call.owner);
-      const { messages } = await readTranscript(call.agent.deps.store, id, { limit });
+      const { messages } = await call.agent.sessions.reads.transcript(id, { limit });
       const lines = messages
         .filter(({ message }) => message.role !== "tool" && textOf(message) !== "")
         .map(({ message }) => `${message.role}: ${oneLine(textOf(message))}`);

@@ -1,3 +1,4 @@
+import { textOf } from "../session/session.ts";
 import { redact, type Span } from "../../base/observe.ts";
 import { excerptOf, headOf, tailOf } from "../../base/text.ts";
 import type { Store } from "../../store/store.ts";
@@ -9,14 +10,7 @@ import {
   completeOnce,
   type NumberedMessage,
 } from "../engine.ts";
-import {
-  textOf,
-  addMessages,
-  contextStart,
-  isSummary,
-  loadContext,
-  numberContext,
-} from "../session/transcript.ts";
+import { addMessages, contextStart, isSummary, loadContext, numberContext } from "../session/transcript.ts";
 import type { ModelRef } from "../model.ts";
 import { type Usage, zeroUsage } from "../usage/usage.ts";
 import { estimateTokens } from "../engines/turn.ts";

@@ -6,11 +6,10 @@ import { columnsOf, isOneOf } from "../../store/tx/tx.ts";
 import { type QuestionRow, type RunRow, type SessionRow } from "../../store/schema/tables.ts";
 import type { Store, Tx } from "../../store/store.ts";
 import type { ModelSettings, OutputFormat, ToolChoice, ToolSpec, Message } from "../engine.ts";
-import { textOf } from "../session/transcript.ts";
 import type { Usage } from "../usage/usage.ts";
 import type { ModelRef } from "../model.ts";
 import { toApprovalRequest } from "../question/question.ts";
-import { nameOfId, type SessionAddress, type SessionSeed } from "../session/session.ts";
+import { nameOfId, type SessionAddress, type SessionSeed, textOf } from "../session/session.ts";
 
 import type { JournalEvent, NewEvent } from "../../store/journal/journal.ts";
 import { type RunEventName } from "./event.ts";

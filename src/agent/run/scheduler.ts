@@ -1,3 +1,4 @@
+import { RunReads } from "./queries.ts";
 import { ServiceError } from "../../base/errors.ts";
 import type { RunRow, SessionRow } from "../../store/schema/tables.ts";
 import {
@@ -36,6 +37,7 @@ const RECOVERED: RunSlot = { group: "recovered" };
  * recorded, with its run, before `submit` resolves; from then on it is never lost.
  */
 export class RunScheduler {
+  readonly reads: RunReads;
   readonly #deps: AgentDeps;
   readonly #queue: SessionQueue;
   readonly #budgets: Budgets;
@@ -59,6 +61,7 @@ export class RunScheduler {
     } = {},
   ) {
     this.#deps = deps;
+    this.reads = new RunReads(deps.store);
     this.#queue = new SessionQueue(deps);
     this.#budgets = new Budgets(deps);
     this.#limit = new ConcurrencyLimit({

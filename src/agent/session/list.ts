@@ -2,26 +2,22 @@
 import { ServiceError } from "../../base/errors.ts";
 import type { SessionRow } from "../../store/schema/tables.ts";
 import type { Store } from "../../store/store.ts";
-import {
-  cursorBehind,
-  previewsOf,
-  type ListOptions,
-  type SessionPage,
-  type SessionSummary,
-} from "./queries.ts";
+import type { ListOptions, SessionReads } from "./queries.ts";
+import { cursorBehind, type SessionPage, type SessionSummary } from "./session.ts";
 
 const MAX_PAGE = 200;
 /** Sessions that other sessions created for their own work. */
 const INTERNAL_SOURCES = ["subagent", "background"];
 
 /** Returns a page of saved sessions, newest first. ServiceError `invalid_cursor`. */
-export async function listSessions(store: Store, options: ListOptions): Promise<SessionPage> {
+export async function listSessions(
+  store: Store,
+  reads: SessionReads,
+  options: ListOptions,
+): Promise<SessionPage> {
   const { rows, hasMore } = await listSessionRows(store, options);
   const last = rows.at(-1);
-  const previews = await previewsOf(
-    store,
-    rows.map(({ id }) => id),
-  );
+  const previews = await reads.previewsOf(rows.map(({ id }) => id));
   return {
     sessions: rows.map((row) => summaryOf(row, previews.get(row.id) ?? "")),
     nextCursor: hasMore && last ? cursorBehind(last.updated_at, last.id) : undefined,

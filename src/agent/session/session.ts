@@ -7,6 +7,7 @@ import type { Store, Tx } from "../../store/store.ts";
 import type { SessionRow } from "../../store/schema/tables.ts";
 import type { TodoList, FileAccess, Tool, SessionVariables } from "../tool/tool.ts";
 import type { Clock } from "../../base/time.ts";
+import type { Message } from "../engine.ts";
 
 /** The owner of a session and its id, name or key. Without these a new session is created for one prompt. */
 export interface SessionAddress {
@@ -163,35 +164,6 @@ export function newSession(address: SessionAddress, seed: SessionSeed, nowMs: nu
 export function recordCreated(tx: Tx, { id, owner, transient }: SessionRow, actor?: string): void {
   const author = actor === undefined ? {} : { actor };
   if (transient === 0) tx.record({ type: "session.created", ref: id, owner, data: {}, ...author });
-}
-
-/** What a new session is given. */
-export interface NewSession {
-  readonly owner: string;
-  /** The owner's name for it, checked; absent: the server makes an id. */
-  readonly name?: string;
-  readonly key?: string;
-  readonly seed: SessionSeed;
-  /** Who creates it, for the feed: the name of a key. */
-  readonly actor: string;
-}
-
-/** Creates an empty session inside `tx`. ServiceError `session_exists`. */
-export async function createSession(
-  tx: Tx,
-  { owner, name, key, seed, actor }: NewSession,
-): Promise<SessionRow> {
-  const address = { owner, ...(name === undefined ? {} : { name }), ...(key === undefined ? {} : { key }) };
-  const row = newSession(address, { ...seed, transient: false }, tx.nowMs);
-  // Two requests may name the same new session at once.
-  await lockName(tx, JSON.stringify(["session", row.id]));
-  if (await tx.find("sessions", { id: row.id })) {
-    const what = `Session ${JSON.stringify(name)} exists. Choose another id, or use that session.`;
-    throw new ServiceError("session_exists", what, { param: "id" });
-  }
-  await tx.insert("sessions", [row]);
-  recordCreated(tx, row, actor);
-  return row;
 }
 
 /**
@@ -518,4 +490,37 @@ export class VariableShares {
     }
     return names;
   }
+}
+
+/** A saved session as lists show it. */
+export interface SessionSummary {
+  readonly id: string;
+  readonly owner: string;
+  readonly title: string | null;
+  /** Start of the first prompt, at most 80 characters. */
+  readonly preview: string;
+  readonly source: string;
+  readonly model: string | null;
+  readonly cwd: string | null;
+  readonly messageCount: number;
+  readonly createdAtMs: number;
+  readonly updatedAtMs: number;
+  readonly isBusy: boolean;
+}
+
+export interface SessionPage {
+  readonly sessions: readonly SessionSummary[];
+  /** Pass it as `cursor` for the next page; undefined: this is the last one. */
+  readonly nextCursor: string | undefined;
+}
+
+/** Returns the cursor of the page after this session. */
+export function cursorBehind(updatedAtMs: number, id: string): string {
+  return Buffer.from(JSON.stringify([updatedAtMs, id])).toString("base64url");
+}
+
+/** Returns the visible text of a message. */
+export function textOf(message: Message): string {
+  if (message.role !== "assistant") return message.text;
+  return message.parts.map((part) => (part.type === "text" ? part.text : "")).join("");
 }

@@ -1,8 +1,8 @@
-import type { JournalEvent } from "../../store/journal/journal.ts";
 /** Saved sessions: find, list, name, branch, undo, delete. */
 import type { RunUsage } from "../../../generated/http/client/types.gen.ts";
 import { ServiceError } from "../../base/errors.ts";
 import { type Store, type Tx, writeOrTry } from "../../store/store.ts";
+import { lockName } from "../../store/tx/tx.ts";
 import type { RunRow, SessionRow } from "../../store/schema/tables.ts";
 import { sessionEvent, type SessionEventData } from "../run/event.ts";
 import {
@@ -15,8 +15,7 @@ import {
 } from "./change.ts";
 import { freeTitle, titleTaken, cleanTitle } from "./titles.ts";
 import { listSessionRows, listSessions } from "./list.ts";
-import type { ListOptions, SessionPage, Reader } from "./queries.ts";
-import { textOf } from "./transcript.ts";
+import { type ListOptions, SessionReads } from "./queries.ts";
 import type { Message, NumberedMessage } from "../engine.ts";
 import {
   type SessionMode,
@@ -25,6 +24,8 @@ import {
   recordCreated,
   sessionNotFound,
   newSession,
+  textOf,
+  type SessionPage,
   type SessionSeed,
 } from "./session.ts";
 
@@ -33,11 +34,13 @@ export type SettleSessions = (sessions: readonly SessionRow[]) => Promise<boolea
 
 /** Saved sessions: find, list, rename, branch, undo, delete. For sessions open in a process see {@link LiveSessions} in session.ts. */
 export class Sessions {
+  readonly reads: SessionReads;
   readonly #store: Store;
   readonly #settle: SettleSessions | undefined;
 
   /** Without `settle` sessions are returned as stored, even those of dead processes. */
   constructor(store: Store, settle?: SettleSessions) {
+    this.reads = new SessionReads(store);
     this.#store = store;
     this.#settle = settle;
   }
@@ -74,7 +77,7 @@ export class Sessions {
 
   /** Returns a page of an owner's sessions, newest first; see {@link listSessions}. */
   list(options: ListOptions): Promise<SessionPage> {
-    return listSessions(this.#store, options);
+    return listSessions(this.#store, this.reads, options);
   }
 
   /** As {@link list}, the whole rows; the cursor of a row is the one behind it. */
@@ -227,6 +230,20 @@ export class Sessions {
       await tx.db.deleteFrom("sessions").where("id", "=", id).execute();
       tx.record({ type: "session.deleted", ref: id, owner, data: {}, actor });
     });
+  }
+
+  /** Deletes a session in which no run was ever submitted. */
+  async deleteUnused(id: string): Promise<void> {
+    await this.#store.write(async (tx) => {
+      if (await tx.find("runs", { session_id: id })) return;
+      await tx.db.deleteFrom("messages").where("session_id", "=", id).execute();
+      await tx.db.deleteFrom("sessions").where("id", "=", id).execute();
+    });
+  }
+
+  /** Returns a title as it is stored. ServiceError `invalid_title`. */
+  cleanTitle(title: string): string {
+    return cleanTitle(title);
   }
 
   async #update(
@@ -437,29 +454,31 @@ export async function removeTurn(
   await store.journal.append(tx, id, [sessionEvent("session.undone", { removed: Number(numDeletedRows) })]);
 }
 
-/** A `tool.started` or `tool.completed` event of a run. */
-export interface ToolEvent {
-  readonly runId: string;
-  readonly type: "tool.started" | "tool.completed";
-  readonly runSeq: number;
-  readonly data: JournalEvent["data"];
+/** What a new session is given. */
+export interface NewSession {
+  readonly owner: string;
+  /** The owner's name for it, checked; absent: the server makes an id. */
+  readonly name?: string;
+  readonly key?: string;
+  readonly seed: SessionSeed;
+  /** Who creates it, for the feed: the name of a key. */
+  readonly actor: string;
 }
 
-/** Returns the starts and ends of the tool calls of these runs that the journal still holds, in their order. */
-export async function toolEventsOf({ read }: Reader, runIds: readonly string[]): Promise<ToolEvent[]> {
-  if (runIds.length === 0) return [];
-  const rows = await read
-    .selectFrom("events")
-    .select(["run_id", "type", "data", "run_seq"])
-    .where("run_id", "in", runIds)
-    .where("type", "in", ["tool.started", "tool.completed"])
-    .orderBy("run_id")
-    .orderBy("run_seq")
-    .execute();
-  return rows.map(({ run_id: runId, type, data, run_seq: runSeq }) => ({
-    runId: runId ?? "",
-    type: type as ToolEvent["type"],
-    runSeq: runSeq ?? 0,
-    data: JSON.parse(data) as JournalEvent["data"],
-  }));
+/** Creates an empty session inside `tx`. ServiceError `session_exists`. */
+export async function createSession(
+  tx: Tx,
+  { owner, name, key, seed, actor }: NewSession,
+): Promise<SessionRow> {
+  const address = { owner, ...(name === undefined ? {} : { name }), ...(key === undefined ? {} : { key }) };
+  const row = newSession(address, { ...seed, transient: false }, tx.nowMs);
+  // Two requests may name the same new session at once.
+  await lockName(tx, JSON.stringify(["session", row.id]));
+  if (await tx.find("sessions", { id: row.id })) {
+    const what = `Session ${JSON.stringify(name)} exists. Choose another id, or use that session.`;
+    throw new ServiceError("session_exists", what, { param: "id" });
+  }
+  await tx.insert("sessions", [row]);
+  recordCreated(tx, row, actor);
+  return row;
 }

@@ -1,11 +1,11 @@
 /** Titles of sessions: how they are written, and how sessions without one get theirs. */
+import { textOf } from "./session.ts";
 import { ServiceError } from "../../base/errors.ts";
 import { headOf } from "../../base/text.ts";
 import { redact } from "../../base/observe.ts";
 import type { RunRow, SessionRow } from "../../store/schema/tables.ts";
 import type { Tx } from "../../store/store.ts";
 import { completeOnce, type Message } from "../engine.ts";
-import { textOf } from "./transcript.ts";
 import { parseModel, DEMO_MODEL } from "../model.ts";
 import type { AgentDeps } from "../deps.ts";
 import { outputOf } from "../run/run.ts";

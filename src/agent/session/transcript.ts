@@ -197,12 +197,6 @@ export async function resetContext(tx: Tx, sessionId: string): Promise<void> {
   throw new ServiceError("session_busy", "The session is busy. Stop its turn first.");
 }
 
-/** Returns the visible text of a message. */
-export function textOf(message: Message): string {
-  if (message.role !== "assistant") return message.text;
-  return message.parts.map((part) => (part.type === "text" ? part.text : "")).join("");
-}
-
 export function isSummary(message: Message): boolean {
   return message.role === "user" && message.origin === "summary";
 }

@@ -1,4 +1,5 @@
 /** The checks of an installation: they find problems and say what to do. Each is independent and changes nothing. */
+import { countSessions } from "../../store/stats.ts";
 import process from "node:process";
 import type { CliContext } from "../kit/context.ts";
 import type { Finding, CheckResult } from "./finding.ts";
@@ -6,7 +7,6 @@ import { findLocalGateway, isAgentd, occupantOf } from "../kit/local-gateway.ts"
 import { execFile } from "node:child_process";
 import { access, constants, stat, statfs } from "node:fs/promises";
 import { dirname } from "node:path";
-import { countStored } from "../../agent/session/queries.ts";
 import type { Config } from "../../../generated/config/types.gen.ts";
 import { envPath, resolvePaths } from "../../config/home.ts";
 import { formatConfigIssue } from "../../config/check.ts";
@@ -203,7 +203,7 @@ async function database(context: CliContext): Promise<CheckResult> {
   let sessions = 0;
   try {
     await withDatabase(found, async (store) => {
-      sessions = await countStored(store);
+      sessions = await countSessions(store);
     });
   } catch (error) {
     return unusable(found, error instanceof Error ? error.message : String(error));

@@ -1,8 +1,8 @@
 /** Formats sessions and messages as text, Markdown and JSON, a page at a time. */
+import { Sessions } from "../../agent/session/sessions.ts";
+import { textOf } from "../../agent/session/session.ts";
 import { formatUsd } from "../../agent/usage/usage.ts";
-import { readTranscript } from "../../agent/session/queries.ts";
 import type { NumberedMessage, AssistantPart, Attachment, Message } from "../../agent/engine.ts";
-import { textOf } from "../../agent/session/transcript.ts";
 import type { RunUsage } from "../../../generated/http/client/types.gen.ts";
 import type { SessionRow } from "../../store/schema/tables.ts";
 import type { Store } from "../../store/store.ts";
@@ -160,7 +160,7 @@ type Pages = AsyncIterable<readonly NumberedMessage[]>;
 export async function* readPages(store: Store, { id, last_message: last }: SessionRow): Pages {
   // Undone messages leave gaps in the numbers. The filter drops messages of the previous window that fill the page.
   for (let from = 1; from <= last; from += PAGE) {
-    const { messages } = await readTranscript(store, id, { before: from + PAGE, limit: PAGE });
+    const { messages } = await new Sessions(store).reads.transcript(id, { before: from + PAGE, limit: PAGE });
     const page = messages.filter(({ seq }) => seq >= from && seq <= last);
     if (page.length > 0) yield page;
   }
@@ -171,7 +171,7 @@ export async function* newestMessages(store: Store, { id }: SessionRow, count: n
   let found: readonly NumberedMessage[] = [];
   let before = Number.MAX_SAFE_INTEGER;
   for (let more = true; more && found.length < count;) {
-    const page = await readTranscript(store, id, { before, limit: count });
+    const page = await new Sessions(store).reads.transcript(id, { before, limit: count });
     found = [...page.messages, ...found];
     before = page.messages[0]?.seq ?? 0;
     more = page.hasMore && before > 0;

@@ -1,9 +1,9 @@
 /** `agentd status`: what runs here, from the gateway if one listens, otherwise from the home and its database. */
+import { countOpenRuns, countOpenQuestions } from "../../store/stats.ts";
 import { readlink, stat } from "node:fs/promises";
 import process from "node:process";
 import { defineCommand } from "citty";
 import type { DetailedHealth } from "../../client/http.ts";
-import { countOpen, countOpenQuestions } from "../../agent/run/queries.ts";
 import { modelStatus, openModels } from "../../app/models.ts";
 import { createLog, redact } from "../../base/observe.ts";
 import { loadConfig } from "../../config/config.ts";
@@ -180,7 +180,7 @@ async function readDatabase(): Promise<DatabaseAnswer> {
   try {
     await withDatabase({ exists, location, ...found }, async (store) => {
       const [runs, questions, cron, { all: outbox }] = await Promise.all([
-        countOpen(store),
+        countOpenRuns(store),
         countOpenQuestions(store),
         readCronStatus(store, { nowMs: Date.now() }),
         readOutboxStats(store),

@@ -1,9 +1,7 @@
 import type { DetailedHealth, HealthCheck } from "../../../generated/http/client/types.gen.ts";
-import { countOpen } from "../../agent/run/queries.ts";
-import { countStored } from "../../agent/session/queries.ts";
 import { formatModel } from "../../agent/model.ts";
 import { readOutboxStats, type OutboxStats } from "../../deliver/outbox/stats.ts";
-import { readDeliveryStats } from "../../store/stats.ts";
+import { readDeliveryStats, countOpenRuns, countSessions } from "../../store/stats.ts";
 import type { HttpRequest, HttpResponse } from "../edge/contract.ts";
 import { DELIVERY_STATUSES } from "../../webhook/deliveries/deliveries.ts";
 import type { CronStats, HttpContext, HttpDeps, ReceiverStats } from "../deps.ts";
@@ -131,8 +129,8 @@ async function readCounts(deps: HttpDeps): Promise<Stored> {
  */
 async function readStored({ store, clock, serviceStats }: HttpDeps): Promise<Omit<Stored, "check">> {
   const [open, sessions, outbox, received, cron] = await Promise.all([
-    countOpen(store),
-    countStored(store),
+    countOpenRuns(store),
+    countSessions(store),
     readOutboxStats(store),
     serviceStats.receiver && readDeliveryStats(store, clock.now() - RECEIVED_MS),
     serviceStats.cron?.(),

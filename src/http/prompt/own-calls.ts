@@ -1,8 +1,6 @@
 /** Calls of the agent's own tools, in a conversation that its client sends back without them. */
+import { type HttpDeps } from "../deps.ts";
 import type { Message } from "../../agent/engine.ts";
-import { findRunsWaiting } from "../../agent/session/queries.ts";
-import { readTranscript } from "../../agent/session/queries.ts";
-import type { Store } from "../../store/store.ts";
 
 /**
  * Returns `messages` with the calls that the agent's own tools made in them. The chat format shows a client only the calls
@@ -12,14 +10,14 @@ import type { Store } from "../../store/store.ts";
 export async function restoreOwnCalls(
   messages: readonly Message[],
   owner: string,
-  store: Store,
+  { reads }: HttpDeps["agent"]["sessions"],
 ): Promise<readonly Message[]> {
   const last = messages.findLastIndex((message) => callIdsOf(message).length > 0);
   const [callId] = last < 0 ? [] : callIdsOf(messages[last] as Message);
   if (callId === undefined) return messages;
   const sent = fingerprint(messages.slice(0, last + 1), callIdsOf);
-  for (const { sessionId } of await findRunsWaiting(store, { owner, callId })) {
-    const { messages: kept } = await readTranscript(store, sessionId, { limit: MAX_KEPT });
+  for (const { sessionId } of await reads.findRunsWaiting({ owner, callId })) {
+    const { messages: kept } = await reads.transcript(sessionId, { limit: MAX_KEPT });
     const transcript = kept.map(({ message }) => message);
     const known = throughCall(transcript, callId);
     if (fingerprint(known, pendingIdsOf) === sent) return [...known, ...messages.slice(last + 1)];

@@ -1,6 +1,5 @@
 import type { RunEvent, ErrorEnvelope } from "../../../generated/http/client/types.gen.ts";
 import { isFinalEvent, toRunEvent, type Prompt, type Submitted, isFinalStatus } from "../../agent/run/run.ts";
-import { findSubmission } from "../../agent/run/queries.ts";
 import { nameOfId } from "../../agent/session/session.ts";
 import { ServiceError, errorTable, type ErrorCode } from "../../base/errors.ts";
 import type { JournalEvent } from "../../store/journal/journal.ts";
@@ -109,10 +108,10 @@ async function submit(prompt: Prompt, deps: HttpDeps, { signal }: StartOptions):
 /** Joins a stored run. Undefined when the run is gone; its key is then free again. */
 async function join(
   runId: string,
-  { store }: HttpDeps,
+  { store, runs }: HttpDeps,
   { claim, signal }: StartOptions,
 ): Promise<StartedRun | undefined> {
-  const submitted = await findSubmission(store, runId);
+  const submitted = await runs.reads.findSubmission(runId);
   if (!submitted) {
     if (claim) await deleteKey(store, claim, runId);
     return undefined;

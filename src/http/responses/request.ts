@@ -20,7 +20,6 @@ import {
   sessionAddress,
   withKey,
 } from "../prompt/fields.ts";
-import { pendingClientCalls } from "../../agent/session/queries.ts";
 import type { ResponseEcho } from "./reducer.ts";
 import { findPrevious, type ResponseRecord } from "./queries.ts";
 import type { HttpContext, HttpDeps } from "../deps.ts";
@@ -162,13 +161,14 @@ async function splitItems(
 }
 
 async function pendingCalls(
-  { store }: HttpDeps,
+  { store, agent }: HttpDeps,
   address: SessionAddress,
   previous: ResponseRow | undefined,
 ): Promise<ReadonlyMap<string, string>> {
-  if (previous) return pendingClientCalls(store, previous.session_id, previous.run_id);
+  const { reads } = agent.sessions;
+  if (previous) return reads.pendingClientCalls(previous.session_id, previous.run_id);
   const session = await findSession(store, address);
-  return session ? pendingClientCalls(store, session.id) : new Map();
+  return session ? reads.pendingClientCalls(session.id) : new Map();
 }
 
 /** Fills in the tool names of results. ServiceError `invalid_request` for a result without a pending call. */

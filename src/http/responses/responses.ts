@@ -1,6 +1,5 @@
 import type { ResponseObject } from "../../../generated/http/client/types.gen.ts";
 import { toRunEvent, responseIdOf, followRun } from "../../agent/run/run.ts";
-import { isFinal } from "../../agent/run/queries.ts";
 import { nameOfId } from "../../agent/session/session.ts";
 import { ServiceError } from "../../base/errors.ts";
 import type { HttpRequest, HttpResponse } from "../edge/contract.ts";
@@ -161,7 +160,8 @@ export async function deleteResponse(
 ): Promise<HttpResponse<"deleteResponse">> {
   const row = await findResponse(deps, path.response_id, ctx.identity.owner);
   await removeResponse(deps.store, row.id);
-  if (!(await isFinal(deps.store, row.run_id))) await deps.runs.stop(row.run_id, "the response was deleted");
+  if (!(await deps.runs.reads.isFinal(row.run_id)))
+    await deps.runs.stop(row.run_id, "the response was deleted");
   return { status: 200, body: { id: row.id, object: "response", deleted: true } };
 }
 
@@ -171,7 +171,7 @@ export async function cancelResponse(
   deps: HttpDeps,
 ): Promise<HttpResponse<"cancelResponse">> {
   const row = await findResponse(deps, path.response_id, ctx.identity.owner);
-  if (await isFinal(deps.store, row.run_id))
+  if (await deps.runs.reads.isFinal(row.run_id))
     return { status: 200, body: cancelled((await readResponse(deps.store, row)).response) };
   await deps.runs.stop(row.run_id, "the response was cancelled");
   const reducer = new ResponseReducer(row.run_id, storedRequest(row));

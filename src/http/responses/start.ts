@@ -1,5 +1,3 @@
-import { hasLaterRun } from "../../agent/run/queries.ts";
-import { deleteUnused, lastMessageThrough, contextThrough } from "../../agent/session/queries.ts";
 import { responseIdOf, isFinalStatus, type Prompt } from "../../agent/run/run.ts";
 import type { SessionAddress } from "../../agent/session/session.ts";
 import type { ResponseRow, SessionRow } from "../../store/schema/tables.ts";
@@ -10,7 +8,7 @@ import { startRun, type StartedRun, type StartOptions } from "../prompt/submissi
 import { branchSession } from "../../agent/session/sessions.ts";
 import type { Message } from "../../agent/engine.ts";
 import { ServiceError } from "../../base/errors.ts";
-import type { Store, Tx } from "../../store/store.ts";
+import type { Tx } from "../../store/store.ts";
 
 /**
  * Starts the run of a response in its session. ServiceErrors of {@link startRun}; `session_busy` when it would
@@ -26,11 +24,11 @@ export async function startResponse(
   const { owner } = previous;
   if (!plan.record.request.echo.store) {
     // Nothing can continue this response, so it leaves the previous one unchanged.
-    const opening = [...(await contextUpTo(deps.store, previous)), ...(plan.prompt.input.opening ?? [])];
+    const opening = [...(await contextUpTo(deps, previous)), ...(plan.prompt.input.opening ?? [])];
     const input = { ...plan.prompt.input, opening };
     return submit({ ...plan, prompt: { ...plan.prompt, input } }, { address: { owner } }, deps, options);
   }
-  if (await isLatest(deps.store, previous)) {
+  if (await isLatest(deps, previous)) {
     try {
       const target = { address: { owner, id: previous.session_id }, claims: previous };
       return await submit(plan, target, deps, options);
@@ -48,7 +46,7 @@ async function inBranch(
   options: StartOptions,
 ): Promise<StartedRun> {
   const { owner } = previous;
-  const branch = await branchFrom(deps.store, previous);
+  const branch = await branchFrom(deps, previous);
   if (!branch) return submit(plan, { address: { owner } }, deps, options);
   let inUse: string | undefined;
   try {
@@ -56,7 +54,7 @@ async function inBranch(
     inUse = started.submitted.sessionId;
     return started;
   } finally {
-    if (inUse !== branch.id) await deleteUnused(deps.store, branch.id);
+    if (inUse !== branch.id) await deps.agent.sessions.deleteUnused(branch.id);
   }
 }
 
@@ -89,9 +87,9 @@ class Overtaken extends Error {
 }
 
 /** Returns true when a request may continue the session of `previous`: nothing happened there since. */
-export async function isLatest(store: Store, previous: ResponseRow): Promise<boolean> {
+export async function isLatest({ runs }: HttpDeps, previous: ResponseRow): Promise<boolean> {
   if (previous.next_id !== null) return false;
-  return !(await hasLaterRun(store, previous.session_id, previous.run_id));
+  return !(await runs.reads.hasLaterRun(previous.session_id, previous.run_id));
 }
 
 /** Records `id` as the response that continues `previous`, inside its transaction. {@link Overtaken}. */
@@ -105,9 +103,9 @@ async function claimNext(tx: Tx, previous: ResponseRow, id: string): Promise<voi
  * Creates a session with the conversation up to `previous`; undefined when that is empty. ServiceError
  * `session_busy` while `previous` is running: only one request can wait for its answer.
  */
-export async function branchFrom(store: Store, previous: ResponseRow): Promise<SessionRow | undefined> {
-  return store.write(async (tx) => {
-    const throughSeq = await lastMessage(tx, previous);
+export async function branchFrom(deps: HttpDeps, previous: ResponseRow): Promise<SessionRow | undefined> {
+  return deps.store.write(async (tx) => {
+    const throughSeq = await lastMessage(tx, previous, deps);
     if (throughSeq === undefined) return undefined;
     await tx.update("responses", { id: previous.id }, { used_at: tx.nowMs });
     const { session_id: id, owner } = previous;
@@ -119,20 +117,20 @@ export async function branchFrom(store: Store, previous: ResponseRow): Promise<S
  * Returns the model's context of the conversation up to `previous`. ServiceError `session_busy` while it is
  * running.
  */
-async function contextUpTo(store: Store, previous: ResponseRow): Promise<readonly Message[]> {
-  const { throughSeq, session } = await store.write(async (tx) => {
+async function contextUpTo(deps: HttpDeps, previous: ResponseRow): Promise<readonly Message[]> {
+  const { throughSeq, session } = await deps.store.write(async (tx) => {
     await tx.update("responses", { id: previous.id }, { used_at: tx.nowMs });
     return {
-      throughSeq: await lastMessage(tx, previous),
+      throughSeq: await lastMessage(tx, previous, deps),
       session: await tx.find("sessions", { id: previous.session_id }),
     };
   });
   if (throughSeq === undefined || !session) return [];
-  return contextThrough(store, session, throughSeq);
+  return deps.agent.sessions.reads.contextThrough(session, throughSeq);
 }
 
 /** Returns the number of the last message of the conversation up to `previous`. */
-async function lastMessage(tx: Tx, previous: ResponseRow): Promise<number | undefined> {
+async function lastMessage(tx: Tx, previous: ResponseRow, { agent }: HttpDeps): Promise<number | undefined> {
   const run = await tx.find("runs", { id: previous.run_id });
   if (run && !isFinalStatus(run.status)) {
     throw new ServiceError(
@@ -142,5 +140,5 @@ async function lastMessage(tx: Tx, previous: ResponseRow): Promise<number | unde
     );
   }
   // A run that was cancelled before it started has no messages. The messages before it count then.
-  return lastMessageThrough(tx, previous.session_id, previous.run_id);
+  return agent.sessions.reads.lastMessageThrough(tx, previous.session_id, previous.run_id);
 }

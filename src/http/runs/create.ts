@@ -1,6 +1,5 @@
 import type { RunAccepted, InputItem } from "../../../generated/http/client/types.gen.ts";
 import type { Submitted, Prompt } from "../../agent/run/run.ts";
-import { findSubmission } from "../../agent/run/queries.ts";
 import { nameOfId, type SessionAddress } from "../../agent/session/session.ts";
 import { ServiceError } from "../../base/errors.ts";
 import type { ResponseRow } from "../../store/schema/tables.ts";
@@ -15,7 +14,6 @@ import {
   runHeaders,
   withClaim,
 } from "../prompt/submission.ts";
-import { deleteUnused } from "../../agent/session/queries.ts";
 import { branchFrom, isLatest } from "../responses/start.ts";
 import type { HttpDeps, HttpContext } from "../deps.ts";
 import type { Message } from "../../agent/engine.ts";
@@ -73,13 +71,13 @@ async function continueFrom(
   deps: HttpDeps,
 ): Promise<Submitted> {
   const { owner } = previous;
-  if (await isLatest(deps.store, previous)) return submit({ owner, id: previous.session_id });
-  const branch = await branchFrom(deps.store, previous);
+  if (await isLatest(deps, previous)) return submit({ owner, id: previous.session_id });
+  const branch = await branchFrom(deps, previous);
   if (!branch) return submit({ owner });
   try {
     return await submit({ owner, id: branch.id });
   } catch (error) {
-    await deleteUnused(deps.store, branch.id);
+    await deps.agent.sessions.deleteUnused(branch.id);
     throw error;
   }
 }
@@ -88,11 +86,11 @@ async function continueFrom(
 export async function replayRun(
   runId: string,
   { ctx }: { readonly ctx: HttpContext },
-  { store, agent }: HttpDeps,
+  { store, agent, runs }: HttpDeps,
   claim: IdempotencyClaim | undefined,
 ): Promise<Created | undefined> {
-  let run = await findSubmission(store, runId);
-  if (run && (await agent.settle([run.sessionId]))) run = await findSubmission(store, runId);
+  let run = await runs.reads.findSubmission(runId);
+  if (run && (await agent.settle([run.sessionId]))) run = await runs.reads.findSubmission(runId);
   if (run?.owner === ctx.identity.owner)
     return acceptRun({ submitted: run, status: run.runStatus, replayed: true });
   if (claim) await deleteKey(store, claim, runId);

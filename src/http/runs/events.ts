@@ -1,15 +1,12 @@
 import type { RunEvent, RunSnapshotEvent } from "../../../generated/http/client/types.gen.ts";
 import type { SseMessage } from "../../../generated/http/contract.gen.ts";
 import { isFinalEvent, toRunEvent, isFinalStatus, type RunView } from "../../agent/run/run.ts";
-import { firstKept, type FirstKept } from "../../agent/run/queries.ts";
-import { answersOf, textsFrom } from "../../agent/session/queries.ts";
-import { nameOfId } from "../../agent/session/session.ts";
+import { nameOfId, textOf } from "../../agent/session/session.ts";
 import { ServiceError } from "../../base/errors.ts";
 import type { JournalEvent } from "../../store/journal/journal.ts";
 import type { HttpRequest, HttpResponse } from "../edge/contract.ts";
 import type { HttpContext, HttpDeps } from "../deps.ts";
 import { SharedMessage } from "../edge/answer.ts";
-import { textOf } from "../../agent/session/transcript.ts";
 import { showRun, type RunSubscribers } from "./read.ts";
 
 /**
@@ -91,9 +88,11 @@ function frame(event: RunEvent): SseMessage<RunEvent> {
   return { data: event, event: event.event, id: String(event.seq) };
 }
 
+type FirstKept = NonNullable<Awaited<ReturnType<HttpDeps["runs"]["reads"]["firstKept"]>>>;
+
 /** Finds the first kept event. A run may outlive its events: ServiceError `run_events_expired`. */
 async function firstEvent({ id }: RunPosition, deps: HttpDeps): Promise<FirstKept> {
-  const first = await firstKept(deps.store, id);
+  const first = await deps.runs.reads.firstKept(id);
   if (first) return first;
   throw new ServiceError(
     "run_events_expired",
@@ -136,15 +135,15 @@ const MAX_MESSAGES = 200;
 const MAX_CHARACTERS = 1_048_576;
 
 /** Returns the text of the run before its first kept event, cut at the start when it is long. */
-async function textBefore({ store }: HttpDeps, run: RunView, first: FirstKept): Promise<string> {
+async function textBefore({ agent }: HttpDeps, run: RunView, first: FirstKept): Promise<string> {
   const [answers, kept] = await Promise.all([
-    answersOf(store, {
+    agent.sessions.reads.answersOf({
       sessionId: run.session_id,
       runId: run.id,
       untilMs: first.atMs,
       limit: MAX_MESSAGES,
     }),
-    textsFrom(store, run.id, first),
+    agent.sessions.reads.textsFrom(run.id, first),
   ]);
   const texts: string[] = [];
   let left = MAX_CHARACTERS;

@@ -1,8 +1,5 @@
 import type { Run } from "../../../generated/http/client/types.gen.ts";
 import { isFinalEvent, describeRun, isFinalStatus, type RunView } from "../../agent/run/run.ts";
-import { listRunIds, triggersOf, type RunFilter, type RunPage } from "../../agent/run/list-queries.ts";
-import { openQuestionsOf, readRuns } from "../../agent/run/queries.ts";
-import { sessionOrigins } from "../../agent/session/queries.ts";
 import { whileWaiting, type WaitEnd } from "../edge/answer.ts";
 import type { HttpRequest, HttpResponse } from "../edge/contract.ts";
 import type { HttpContext, HttpDeps } from "../deps.ts";
@@ -36,14 +33,11 @@ export async function showRun(row: RunView, deps: HttpDeps): Promise<Run> {
 }
 
 /** Returns runs as {@link showRun} does, in the same order. */
-async function showRuns(rows: readonly RunView[], { store }: HttpDeps): Promise<Run[]> {
+async function showRuns(rows: readonly RunView[], { runs, agent }: HttpDeps): Promise<Run[]> {
   const waiting = rows.filter(({ status }) => status === "waiting_for_approval").map(({ id }) => id);
-  const questions = await openQuestionsOf(store, waiting);
-  const sessions = await sessionOrigins(store, [...new Set(rows.map((row) => row.session_id))]);
-  const triggers = await triggersOf(
-    store,
-    rows.map(({ id }) => id),
-  );
+  const questions = await runs.reads.openQuestionsOf(waiting);
+  const sessions = await agent.sessions.reads.originsOf([...new Set(rows.map((row) => row.session_id))]);
+  const triggers = await runs.reads.triggersOf(rows.map(({ id }) => id));
   return rows.map((row) => {
     const own = questions.filter((ask) => ask.run_id === row.id);
     const { session_key: sessionKey = null, source = null } = sessions.get(row.session_id) ?? {};
@@ -76,13 +70,13 @@ export async function listRuns(
   const cursor = await eventCursor(deps);
   const page = { ...filterOf(query), ...ownerFilter(ctx), after, count: limit + 1 };
   const select = () =>
-    session === undefined ? listRunIds(deps.store, page) : inSession(deps.store, session, page);
+    session === undefined ? deps.runs.reads.listIds(page) : inSession(deps, session, page);
   let ids = await select();
-  let rows = await readRuns(deps.store, ids.slice(0, limit));
+  let rows = await deps.runs.reads.byId(ids.slice(0, limit));
   if (await settleAbandoned(rows, deps)) {
     // Runs of dead processes have another status now.
     ids = await select();
-    rows = await readRuns(deps.store, ids.slice(0, limit));
+    rows = await deps.runs.reads.byId(ids.slice(0, limit));
   }
   const data = rows.length === 0 ? [] : await showRuns(rows, deps);
   const edges = { first_id: data.at(0)?.id ?? null, last_id: data.at(-1)?.id ?? null };
@@ -93,7 +87,9 @@ export async function listRuns(
   };
 }
 
-function filterOf(query: HttpRequest<"listRuns", HttpContext>["query"]): RunFilter {
+type RunPage = Parameters<HttpDeps["runs"]["reads"]["listIds"]>[0];
+
+function filterOf(query: HttpRequest<"listRuns", HttpContext>["query"]): Omit<RunPage, "after" | "count"> {
   const { status, kind, source, model, key, parent_id: parentId, q } = query;
   return {
     ...timeWindow(query),
@@ -114,7 +110,7 @@ async function settleAbandoned(rows: readonly RunView[], { agent, runs }: HttpDe
 }
 
 /** The session's owner is checked once; only a status filter then reads the rows of its runs. */
-async function inSession(store: Store, name: string, page: RunPage): Promise<readonly string[]> {
+async function inSession({ store, runs }: HttpDeps, name: string, page: RunPage): Promise<readonly string[]> {
   const { owner } = page;
   if (owner === undefined) {
     const what = "session_id belongs to one owner: send X-Agent-Owner with its name.";
@@ -124,7 +120,7 @@ async function inSession(store: Store, name: string, page: RunPage): Promise<rea
     if (error instanceof ServiceError && error.code === "session_not_found") return undefined;
     throw error;
   });
-  return session ? listRunIds(store, { ...page, sessionId: session.id }) : [];
+  return session ? runs.reads.listIds({ ...page, sessionId: session.id }) : [];
 }
 
 async function checkCursor(store: Store, owner: string | undefined, after: string): Promise<void> {

@@ -1,17 +1,13 @@
 /** The subscriptions of a connection: reads the journal of each session, and sends its events. */
 import type { GatewayEvent } from "../../../generated/gateway/host.gen.ts";
 import type { Cursor, SessionInfo } from "../../../generated/gateway/types/types.gen.ts";
-import type { LiveSession } from "../../agent/session/session.ts";
+import { type LiveSession, textOf } from "../../agent/session/session.ts";
 import type { JournalEvent } from "../../store/journal/journal.ts";
 import { askHost, openQuestionEvent, QUESTION_METHODS, questionMethodOf } from "./questions.ts";
 import type { Attached, RpcPeer, Subscriptions, RpcDeps } from "../deps.ts";
 import { sessionInfo } from "../session/session.ts";
 import { headOf } from "../../base/text.ts";
 import { isFinalEvent, parseInput } from "../../agent/run/run.ts";
-import { textOf } from "../../agent/session/transcript.ts";
-import { eventsUpTo, inputPreviews, lastMessageText } from "../../agent/run/queries.ts";
-import { hasAllEvents } from "../../agent/session/queries.ts";
-import type { Store } from "../../store/store.ts";
 import { startedCall, type StartedCall } from "./payloads.ts";
 import { GatewayReducer, STATE_TYPES, type EntryExtras } from "./gateway-events.ts";
 
@@ -37,7 +33,7 @@ class JournalSubscriptions implements Subscriptions {
 
   async attach(sessionId: string, options: { readonly cursor?: Cursor } = {}): Promise<Attached> {
     const { cursor } = options;
-    const from = await replayFrom(this.#deps.store, sessionId, cursor);
+    const from = await replayFrom(this.#deps, sessionId, cursor);
     const attached: Attached = {
       latestSeq: from.latestSeq,
       replayed: cursor ? from.latestSeq - from.after : 0,
@@ -150,14 +146,14 @@ class Followed {
 
   /** Resolves when all events committed so far are sent, or when this follower ends. */
   async caughtUp(): Promise<void> {
-    const { latestSeq: seq } = await replayFrom(this.#deps.store, this.#from.sessionId);
+    const { latestSeq: seq } = await replayFrom(this.#deps, this.#from.sessionId);
     if (seq <= this.#sentSeq) return;
     await new Promise<void>((resolve) => this.#waiting.add({ seq, resolve }));
   }
 
   /** See {@link Subscriptions.showOpen}. Questions after the last sent entry are sent with their entries. */
   async showOpen(missingOnly: boolean): Promise<void> {
-    const { store, agent, clock } = this.#deps;
+    const { agent, clock } = this.#deps;
     const { sessionId } = this.#from;
     const closed = new Set<string>();
     this.#closing.add(closed);
@@ -166,7 +162,7 @@ class Followed {
       if (open.size === 0) return;
       const types = [...QUESTION_METHODS].map((method) => `${method}.request`);
       const position = { sessionId, upTo: Number.MAX_SAFE_INTEGER };
-      const asked = await eventsUpTo(store, position, { types, limit: MAX_STATE_ENTRIES });
+      const asked = await agent.runs.reads.eventsUpTo(position, { types, limit: MAX_STATE_ENTRIES });
       for (const entry of asked) {
         const id = String(entry.data["request_id"]);
         if (entry.seq > this.#sentSeq || !open.has(id) || closed.has(id)) continue;
@@ -209,7 +205,7 @@ class Followed {
       this.#open = new Set(open.map(({ id }) => id));
     }
     const { projector, opening } = await EventProjector.open({
-      store: this.#deps.store,
+      deps: this.#deps,
       sessionId,
       after,
       info: () => sessionInfo(this.#deps, sessionId, owner),
@@ -267,8 +263,10 @@ const MAX_RUNNING_CALLS = 100;
 const MAX_PREVIEW_CHARACTERS = 120;
 const MAX_INPUT_CHARACTERS = 65_536;
 
+type ReadDeps = Pick<RpcDeps, "store" | "agent">;
+
 export interface EventProjectorOptions {
-  readonly store: Store;
+  readonly deps: ReadDeps;
   readonly sessionId: string;
   /** The last entry that the client has. */
   readonly after: number;
@@ -281,10 +279,12 @@ export interface EventProjectorOptions {
 /** Projects a session's journal from any position: reads the data that the events need and the entries lack. */
 class EventProjector {
   readonly #options: EventProjectorOptions;
+  readonly #reads: RpcDeps["agent"]["runs"]["reads"];
   readonly #reducer: GatewayReducer;
 
   private constructor(options: EventProjectorOptions) {
     this.#options = options;
+    this.#reads = options.deps.agent.runs.reads;
     this.#reducer = new GatewayReducer(options.sessionId);
   }
 
@@ -301,10 +301,9 @@ class EventProjector {
   }
 
   async #restore(): Promise<readonly GatewayEvent[]> {
-    const { store, sessionId, after, info } = this.#options;
+    const { sessionId, after, info } = this.#options;
     if (after === 0) return [];
-    const entries = await eventsUpTo(
-      store,
+    const entries = await this.#reads.eventsUpTo(
       { sessionId, upTo: after },
       { types: STATE_TYPES, limit: MAX_STATE_ENTRIES },
     );
@@ -323,9 +322,9 @@ class EventProjector {
 
   /** Restores what the model said last, if none of its calls has started yet. */
   async #restoreText(): Promise<void> {
-    const { store, sessionId, after } = this.#options;
+    const { sessionId, after } = this.#options;
     const types = ["run.started", "message.completed", "tool.generating", "tool.started"];
-    const [last] = await eventsUpTo(store, { sessionId, upTo: after }, { types, limit: 1 });
+    const [last] = await this.#reads.eventsUpTo({ sessionId, upTo: after }, { types, limit: 1 });
     if (last?.type === "message.completed") this.#reducer.resumeText(String(last.data["text"]));
   }
 
@@ -337,31 +336,34 @@ class EventProjector {
       return { isSettled: isSettled?.(String(entry.data["request_id"]), entry.seq) ?? false };
     }
     if (entry.type === "run.queued") {
-      const run = await this.#options.store.find("runs", { id: runId });
+      const run = await this.#options.deps.store.find("runs", { id: runId });
       return { preview: headOf(run?.input_preview ?? "", MAX_PREVIEW_CHARACTERS) };
     }
     if (entry.type === "run.started") return this.#promptOf(runId);
     if (this.#reducer.wantsCall(entry)) return { call: await this.#callOf(entry) };
     const isCut = isFinalEvent(entry.type) && entry.type !== "run.completed";
-    const output = now && isCut ? await lastMessageText(this.#options.store, runId) : undefined;
+    const output = now && isCut ? await this.#reads.lastMessageText(runId) : undefined;
     return { ...(now ? { info: now } : {}), ...(output === undefined ? {} : { output }) };
   }
 
   async #callOf({ data, seq }: JournalEvent): Promise<StartedCall> {
-    const { store, sessionId } = this.#options;
+    const { sessionId } = this.#options;
     const position = { sessionId, upTo: seq };
-    const started = await eventsUpTo(store, position, { types: ["tool.started"], limit: MAX_RUNNING_CALLS });
+    const started = await this.#reads.eventsUpTo(position, {
+      types: ["tool.started"],
+      limit: MAX_RUNNING_CALLS,
+    });
     const call = started.findLast((entry) => entry.data["tool_call_id"] === data["tool_call_id"]);
     return call ? startedCall(call) : { context: "" };
   }
 
   async #previews(runIds: readonly string[]): Promise<ReadonlyMap<string, string>> {
-    const previews = await inputPreviews(this.#options.store, runIds);
+    const previews = await this.#reads.inputPreviews(runIds);
     return new Map([...previews].map(([id, text]) => [id, headOf(text, MAX_PREVIEW_CHARACTERS)]));
   }
 
   async #promptOf(runId: string): Promise<EntryExtras> {
-    const row = await this.#options.store.find("runs", { id: runId });
+    const row = await this.#options.deps.store.find("runs", { id: runId });
     const prompt = row && parseInput(row).prompt.at(-1);
     if (!prompt) return {};
     return { prompt: { role: prompt.role, text: headOf(textOf(prompt), MAX_INPUT_CHARACTERS) } };
@@ -377,13 +379,17 @@ export interface ReplayFrom {
 }
 
 /** Checks whether all events after a cursor are kept. Without a cursor, starts at the session's last event. */
-export async function replayFrom(store: Store, sessionId: string, cursor?: Cursor): Promise<ReplayFrom> {
+export async function replayFrom(
+  { store, agent }: ReadDeps,
+  sessionId: string,
+  cursor?: Cursor,
+): Promise<ReplayFrom> {
   const latestSeq = (await store.find("sessions", { id: sessionId }))?.last_seq ?? 0;
   if (!cursor) return { after: latestSeq, latestSeq, truncated: false };
   const isKept =
     cursor.epoch === store.epoch &&
     cursor.last_seen <= latestSeq &&
-    (await hasAllEvents(store, { sessionId, after: cursor.last_seen, upTo: latestSeq }));
+    (await agent.sessions.reads.hasAllEvents({ sessionId, after: cursor.last_seen, upTo: latestSeq }));
   if (!isKept) return { after: latestSeq, latestSeq, truncated: true };
   return { after: cursor.last_seen, latestSeq, truncated: false };
 }
@@ -393,10 +399,10 @@ export async function readEvents(
   options: EventProjectorOptions,
   limits: { readonly events: number; readonly bytes: number },
 ): Promise<readonly GatewayEvent[]> {
-  const { store, sessionId, after } = options;
+  const { deps, sessionId, after } = options;
   const { projector, opening } = await EventProjector.open(options);
   const { events: limit, bytes: maxBytes } = limits;
-  const entries = await store.journal.read({ sessionId }, { after, limit, maxBytes });
+  const entries = await deps.store.journal.read({ sessionId }, { after, limit, maxBytes });
   const events = [...opening];
   let bytes = 0;
   let lastSeq = after;

@@ -1,4 +1,3 @@
-import { activeSubagents, subagentsOf, countToolCalls, findOpenSubagent } from "../../agent/run/queries.ts";
 import { parseInput } from "../../agent/run/run.ts";
 import { ServiceError } from "../../base/errors.ts";
 import type { RpcGroup, RpcContext } from "../deps.ts";
@@ -17,14 +16,11 @@ export const delegationMethods: RpcGroup<Names, RpcContext> = {
     const { session_id: rootSessionId } = params;
     await namedSession(ctx, rootSessionId);
     const { owner } = peer.identity;
-    const active = await activeSubagents(deps.store, {
+    const active = await deps.agent.runs.reads.activeSubagents({
       owner,
       ...(rootSessionId === undefined ? {} : { rootSessionId }),
     });
-    const tools = await countToolCalls(
-      deps.store,
-      active.map(({ subagentId }) => subagentId),
-    );
+    const tools = await deps.agent.runs.reads.countToolCalls(active.map(({ subagentId }) => subagentId));
     const { maxDepth, maxConcurrent } = deps.agent.deps.settings.delegation;
     return {
       active: active.map((each) => ({
@@ -48,11 +44,11 @@ export const delegationMethods: RpcGroup<Names, RpcContext> = {
   "subagent.interrupt": async ({ params, ctx: { deps, peer } }) => {
     const { subagent_id: id, session_id: sessionId } = params;
     if (id === "") throw new ServiceError("missing_param", "subagent_id must name a sub-agent.");
-    const row = await findOpenSubagent(deps.store, id, peer.identity.owner);
+    const row = await deps.agent.runs.reads.findOpenSubagent(id, peer.identity.owner);
     const isOther = sessionId !== undefined && row && parseInput(row).family?.root.sessionId !== sessionId;
     if (!row || isOther) return { found: false, subagent_id: id };
     const reason = "A host interrupted the sub-agent.";
-    const below = await subagentsOf(deps.store, id);
+    const below = await deps.agent.runs.reads.subagentsOf(id);
     // Children first: their parent then has nothing to wait for when it stops.
     for (const child of below.toReversed()) {
       if (child.endedAtMs === null) await deps.agent.runs.stop(child.subagentId, reason);

@@ -1,7 +1,6 @@
 /** Methods about background processes. */
 import { ServiceError } from "../../base/errors.ts";
 import { redact } from "../../base/observe.ts";
-import { readSessions } from "../../agent/session/queries.ts";
 import type { RpcGroup, RpcContext } from "../deps.ts";
 import { namedSession } from "../session/session.ts";
 
@@ -48,7 +47,7 @@ async function ownProcesses(ctx: RpcContext, sessionId: string | undefined): Pro
   const views = ctx.deps.processes.list(sessionId === undefined ? {} : { sessionId });
   if (sessionId !== undefined || views.length === 0) return views;
   const ids = [...new Set(views.map((view) => view.sessionId))];
-  const sessions = await readSessions(ctx.deps.store, ids);
+  const sessions = await ctx.deps.agent.sessions.reads.byId(ids);
   const { owner } = ctx.peer.identity;
   return views.filter((view) => sessions.get(view.sessionId)?.owner === owner);
 }

@@ -10,7 +10,6 @@ import {
   describeInfo,
   titleOf,
 } from "../session/session.ts";
-import { countMessages } from "../../agent/session/queries.ts";
 import { messageSeq, readMessages } from "../session/transcript.ts";
 import { saveConversation } from "../session/saved-files.ts";
 import { notifyChanged } from "../events/hub.ts";
@@ -33,7 +32,7 @@ export const sessionEditMethods: RpcGroup<Names, RpcContext> = {
       : { ...NOTHING, note: "The session has no messages yet." };
     const row = await savedSession(deps, session.id, session.owner);
     const info = await describeInfo(deps, { row, seed: session.live.seed });
-    const { messages } = await readMessages(deps.store, session.id);
+    const { messages } = await readMessages(deps, session.id);
     const status = done.status === "failed" ? "aborted" : done.status;
     return {
       status,
@@ -64,13 +63,13 @@ export const sessionEditMethods: RpcGroup<Names, RpcContext> = {
     notifyChanged(deps, session.owner);
     call.hold(row.id);
     await peer.attach(row.id);
-    const { messages } = await readMessages(deps.store, row.id);
+    const { messages } = await readMessages(deps, row.id);
     return {
       session_id: row.id,
       stored_session_id: row.id,
       title: row.title ?? "",
       parent: session.id,
-      message_count: await countMessages(deps.store, row.id),
+      message_count: await deps.agent.sessions.reads.countMessages(row.id),
       messages: [...messages],
       info: await describeInfo(deps, { row, seed: undefined }),
     };

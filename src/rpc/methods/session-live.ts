@@ -3,14 +3,6 @@ import { ServiceError } from "../../base/errors.ts";
 import type { RpcGroup, RpcContext, RpcDeps } from "../deps.ts";
 import { openRequest } from "../events/questions.ts";
 import { readEvents, replayFrom } from "../events/subscriptions.ts";
-import { queuedIn } from "../../agent/run/queries.ts";
-import {
-  countMessages,
-  messageCounts,
-  readSessions,
-  sessionsAsking,
-  previewsOf,
-} from "../../agent/session/queries.ts";
 import { runningTurn } from "../../agent/run/run.ts";
 import {
   liveSession,
@@ -107,10 +99,13 @@ export const sessionLiveMethods: RpcGroup<Names, RpcContext> = {
 
   "session.history": async ({ params, ctx }) => {
     const { id } = await liveSession(ctx, params.session_id);
-    const { store } = ctx.deps;
     const { before, limit } = params;
-    const { messages, hasMore } = await readMessages(store, id, { before, limit });
-    return { count: await countMessages(store, id), messages: [...messages], has_more: hasMore };
+    const { messages, hasMore } = await readMessages(ctx.deps, id, { before, limit });
+    return {
+      count: await ctx.deps.agent.sessions.reads.countMessages(id),
+      messages: [...messages],
+      has_more: hasMore,
+    };
   },
 
   "session.usage": async ({ params, ctx }) => {
@@ -129,7 +124,7 @@ export const sessionLiveMethods: RpcGroup<Names, RpcContext> = {
     const { id } = await liveSession(ctx, params.session_id);
     const lastSeen = params.since_seq ?? params.last_seen;
     const epoch = params.epoch ?? deps.store.epoch;
-    const from = await replayFrom(deps.store, id, { epoch, last_seen: lastSeen });
+    const from = await replayFrom(deps, id, { epoch, last_seen: lastSeen });
     const open = await openQuestions(deps, id);
     const ids = new Set(open.map((question) => question.id));
     const { owner } = peer.identity;
@@ -138,7 +133,7 @@ export const sessionLiveMethods: RpcGroup<Names, RpcContext> = {
       ? []
       : await readEvents(
           {
-            store: deps.store,
+            deps,
             sessionId: id,
             after: from.after,
             info: () => sessionInfo(deps, id, owner),
@@ -160,7 +155,7 @@ export const sessionLiveMethods: RpcGroup<Names, RpcContext> = {
 
 async function clearQueue(deps: RpcDeps, sessionId: string): Promise<number> {
   let cleared = 0;
-  for (const runId of await queuedIn(deps.store, sessionId)) {
+  for (const runId of await deps.agent.runs.reads.queuedIn(sessionId)) {
     if (await deps.agent.runs.stop(runId, "The queue was cleared.")) cleared++;
   }
   return cleared;
@@ -183,15 +178,12 @@ async function activeSessions(
 ): Promise<readonly ActiveRow[]> {
   const open = deps.agent.live.list(owner);
   await deps.agent.settle(open.map(({ id }) => id));
-  const saved = await readSessions(
-    deps.store,
-    open.map(({ id }) => id),
-  );
+  const saved = await deps.agent.sessions.reads.byId(open.map(({ id }) => id));
   const ids = [...saved.keys()];
   const [previews, counts, asking] = await Promise.all([
-    previewsOf(deps.store, ids),
-    messageCounts(deps.store, ids),
-    sessionsAsking(deps.store, ids),
+    deps.agent.sessions.reads.previewsOf(ids),
+    deps.agent.sessions.reads.messageCounts(ids),
+    deps.agent.sessions.reads.asking(ids),
   ]);
   return open.map((live) => {
     const row = saved.get(live.id);

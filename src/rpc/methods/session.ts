@@ -1,6 +1,5 @@
 /** Methods about saved sessions: create, list, resume, delete. */
 import type { SessionSeed, SessionSettings, LiveSession } from "../../agent/session/session.ts";
-import { cleanTitle } from "../../agent/session/titles.ts";
 import { saveSession } from "../../agent/session/sessions.ts";
 import { EFFORTS } from "../../agent/agent.ts";
 import { formatModel } from "../../agent/model.ts";
@@ -11,7 +10,6 @@ import type { SessionRow } from "../../store/schema/tables.ts";
 import type { RpcCall, RpcGroup, RpcContext, RpcDeps } from "../deps.ts";
 import { chosenFolder } from "../session/files.ts";
 import { savedSession, describeInfo, describeLive } from "../session/session.ts";
-import { messageCounts } from "../../agent/session/queries.ts";
 import { readMessages } from "../session/transcript.ts";
 import { closeWithConnection, notifyChanged } from "../events/hub.ts";
 
@@ -33,7 +31,7 @@ export const sessionMethods: RpcGroup<Names, RpcContext> = {
     await peer.attach(id);
     if (params.close_on_disconnect) closeWithConnection(ctx, id);
     if (row) notifyChanged(deps, owner);
-    const transcript = row ? (await readMessages(deps.store, id)).messages : [];
+    const transcript = row ? (await readMessages(deps, id)).messages : [];
     return {
       session_id: id,
       stored_session_id: id,
@@ -55,10 +53,7 @@ export const sessionMethods: RpcGroup<Names, RpcContext> = {
         ...(source === undefined ? {} : { source }),
       })
       .catch(asBadCursor);
-    const counts = await messageCounts(
-      deps.store,
-      page.sessions.map(({ id }) => id),
-    );
+    const counts = await deps.agent.sessions.reads.messageCounts(page.sessions.map(({ id }) => id));
     const sessions = page.sessions.map((row) => ({
       id: row.id,
       title: row.title ?? "",
@@ -164,7 +159,7 @@ async function seedOf(ctx: RpcContext, params: CreateParams): Promise<SessionSee
   const model = modelNamed(deps, params);
   return {
     source,
-    ...(title === undefined || title.trim() === "" ? {} : { title: cleanTitle(title) }),
+    ...(title === undefined || title.trim() === "" ? {} : { title: deps.agent.sessions.cleanTitle(title) }),
     ...(cwd === undefined ? {} : { cwd }),
     ...(model === undefined ? {} : { model }),
     ...(parentId === undefined ? {} : { parentId }),

@@ -32,11 +32,11 @@ export async function saveConversation(deps: RpcDeps, session: OpenSession): Pro
   return write(join(deps.config.home, "exports", name), `${JSON.stringify(saved, null, 2)}\n`);
 }
 
-async function allMessages({ store }: RpcDeps, sessionId: string): Promise<readonly TranscriptMessage[]> {
+async function allMessages(deps: RpcDeps, sessionId: string): Promise<readonly TranscriptMessage[]> {
   const pages: (readonly TranscriptMessage[])[] = [];
   let before: string | undefined;
   while (pages.length < MAX_PAGES) {
-    const { messages, hasMore } = await readMessages(store, sessionId, { before });
+    const { messages, hasMore } = await readMessages(deps, sessionId, { before });
     pages.unshift(messages);
     before = messages[0]?.message_id;
     if (!hasMore || before === undefined) break;

@@ -23,11 +23,9 @@ import { openRequest } from "../events/questions.ts";
 import type { RpcDeps, RpcContext } from "../deps.ts";
 import { runningTurn } from "../../agent/run/run.ts";
 
-import { countMessages } from "../../agent/session/queries.ts";
 import { readMessages, type MessagePage, turnSoFar } from "./transcript.ts";
 import { turnIdOf, usageOf } from "../events/payloads.ts";
 import { type ModelRef, formatModel } from "../../agent/model.ts";
-import { activeSubagents } from "../../agent/run/queries.ts";
 import { readFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { ServiceError } from "../../base/errors.ts";
@@ -206,12 +204,12 @@ export async function describeLive(
   const { latestSeq, replayed, truncated } = options.attached;
   // The session may have changed since it was attached. Events report everything after latestSeq.
   const hasTurn = isBusy(row) || (row !== undefined && row.last_seq > latestSeq);
-  const soFar = hasTurn ? await turnSoFar(deps.store, { sessionId: id, upTo: latestSeq }) : undefined;
+  const soFar = hasTurn ? await turnSoFar(deps, { sessionId: id, upTo: latestSeq }) : undefined;
   const [info, open, count, { messages }] = await Promise.all([
     describeInfo(deps, { row, seed: live.seed }),
     openQuestions(deps, id),
-    countMessages(deps.store, id),
-    options.omitMessages ? NO_MESSAGES : readMessages(deps.store, id, { before: soFar?.firstSeq }),
+    deps.agent.sessions.reads.countMessages(id),
+    options.omitMessages ? NO_MESSAGES : readMessages(deps, id, { before: soFar?.firstSeq }),
   ]);
   return {
     session_id: id,
@@ -320,9 +318,9 @@ export async function sessionUsage(deps: RpcDeps, session: SessionRef): Promise<
 }
 
 /** Counts running sub-agents. Only a session with a running turn has any. */
-async function subagentsOf({ store }: RpcDeps, { id, owner, lease_owner }: SessionRow): Promise<number> {
+async function subagentsOf({ agent }: RpcDeps, { id, owner, lease_owner }: SessionRow): Promise<number> {
   if (lease_owner === null) return 0;
-  return (await activeSubagents(store, { owner, rootSessionId: id })).length;
+  return (await agent.runs.reads.activeSubagents({ owner, rootSessionId: id })).length;
 }
 
 // Images that wait for the next prompt

@@ -1,14 +1,12 @@
 /** The conversation, as users see it: its messages, and the turn that is running. */
+import { type RpcDeps } from "../deps.ts";
+import { textOf } from "../../agent/session/session.ts";
 import type { TranscriptMessage, Inflight } from "../../../generated/gateway/types/types.gen.ts";
-import { readTranscript, firstMessageOf, messagesOf } from "../../agent/session/queries.ts";
 import type { NumberedMessage, AssistantPart, Message } from "../../agent/engine.ts";
-import { textOf } from "../../agent/session/transcript.ts";
 import { ServiceError } from "../../base/errors.ts";
 import { redact, redactValue } from "../../base/observe.ts";
 import { tailOf } from "../../base/text.ts";
-import type { Store } from "../../store/store.ts";
 import { callContext } from "../events/payloads.ts";
-import { runAt, runsStartedAfter, streamedText, type JournalPosition } from "../../agent/run/queries.ts";
 import { parseInput } from "../../agent/run/run.ts";
 
 const MAX_MESSAGES = 1_000;
@@ -17,6 +15,11 @@ const MAX_OUTPUT_CHARACTERS = 4_096;
 
 /** A page leaves space in the client's outbox. */
 const MAX_PAGE_CHARACTERS = 4_194_304;
+
+type ReadDeps = Pick<RpcDeps, "store" | "agent">;
+
+/** A position in a session's journal. */
+type JournalPosition = Parameters<RpcDeps["agent"]["runs"]["reads"]["runAt"]>[0];
 
 export interface MessagePage {
   readonly messages: readonly TranscriptMessage[];
@@ -28,13 +31,13 @@ export interface MessagePage {
  * ServiceError `bad_value` for an id that names no message.
  */
 export async function readMessages(
-  store: Store,
+  { agent }: ReadDeps,
   sessionId: string,
   options: { readonly before?: string | number | undefined; readonly limit?: number | undefined } = {},
 ): Promise<MessagePage> {
   const { before, limit = MAX_MESSAGES } = options;
   const end = typeof before === "string" ? messageSeq(before, "before") : before;
-  const page = await readTranscript(store, sessionId, {
+  const page = await agent.sessions.reads.transcript(sessionId, {
     limit,
     ...(end === undefined ? {} : { before: end }),
   });
@@ -117,26 +120,27 @@ export interface TurnSoFar {
 }
 
 /** Reads the turns of a session at a journal position, for a client that gets all later events. */
-export async function turnSoFar(store: Store, place: JournalPosition): Promise<TurnSoFar> {
-  const [atWork, later] = await Promise.all([runAt(store, place), runsStartedAfter(store, place)]);
+export async function turnSoFar(deps: ReadDeps, place: JournalPosition): Promise<TurnSoFar> {
+  const { runs, sessions } = deps.agent;
+  const [atWork, later] = await Promise.all([runs.reads.runAt(place), runs.reads.runsStartedAfter(place)]);
   const runIds = atWork === undefined ? later : [atWork, ...later];
   const [inflight, firstSeq] = await Promise.all([
-    atWork === undefined ? undefined : inflightOf(store, place, atWork),
-    firstMessageOf(store, place.sessionId, runIds),
+    atWork === undefined ? undefined : inflightOf(deps, place, atWork),
+    sessions.reads.firstMessageOf(place.sessionId, runIds),
   ]);
   return { inflight, firstSeq };
 }
 
 async function inflightOf(
-  store: Store,
+  deps: ReadDeps,
   place: JournalPosition,
   runId: string,
 ): Promise<Inflight | undefined> {
-  const run = await store.find("runs", { id: runId });
+  const run = await deps.store.find("runs", { id: runId });
   if (!run) return undefined;
   const [said, rows] = await Promise.all([
-    streamedText(store, runId, place.upTo),
-    messagesUpTo(store, runId, place),
+    deps.agent.runs.reads.streamedText(runId, place.upTo),
+    messagesUpTo(deps, runId, place),
   ]);
   const prompt = parseInput(run).prompt.at(-1);
   const messages = newestWithin(transcriptOf(rows), MAX_PAGE_CHARACTERS);
@@ -146,10 +150,15 @@ async function inflightOf(
 
 /** Messages have no journal position. They are written with events, so the time of the event decides. */
 async function messagesUpTo(
-  store: Store,
+  { store, agent }: ReadDeps,
   runId: string,
   { sessionId, upTo }: JournalPosition,
 ): Promise<readonly NumberedMessage[]> {
   const last = await store.find("events", { session_id: sessionId, seq: upTo });
-  return messagesOf(store, { sessionId, runId, untilMs: last?.created_at, limit: MAX_MESSAGES });
+  return agent.sessions.reads.messagesOf({
+    sessionId,
+    runId,
+    untilMs: last?.created_at,
+    limit: MAX_MESSAGES,
+  });
 }

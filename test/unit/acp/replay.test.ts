@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Replay, type RunMetadata } from "../../../src/acp/session/replay.ts";
-import type { TranscriptRow } from "../../../src/agent/session/queries.ts";
+import type { TranscriptRow } from "../../../src/agent/engine.ts";
 import type { Message } from "../../../src/agent/engine.ts";
 
 const NONE: RunMetadata = { started: new Map(), completed: new Map(), status: "completed" };

@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Script } from "../../../src/agent/engines/scripted.ts";
-import { activeSubagents, subagentsOf } from "../../../src/agent/run/queries.ts";
 import { createDelegateTask } from "../../../src/agent/tools/delegate-task.ts";
 import type { SubagentTask } from "../../../src/agent/tool/tool.ts";
 import { createTestAgent, testTool } from "../../harness/agent.ts";
@@ -54,7 +53,7 @@ test("the number of parallel sub-agents is limited, and reports keep the order o
   });
   const { runId } = await agent.submit("go", { id: "s" });
   await Promise.all([begun[0]?.promise, begun[1]?.promise]);
-  assert.equal((await activeSubagents(agent.store, { owner: OWNER })).length, 2);
+  assert.equal((await agent.runs.reads.activeSubagents({ owner: OWNER })).length, 2);
   gates[1]?.resolve();
   await begun[2]?.promise;
   for (const gate of gates) gate.resolve();
@@ -103,7 +102,7 @@ test("at the greatest depth the tool is not offered, and with depth 0 never", as
     ["two", false],
   ]);
   assert.deepEqual(
-    (await subagentsOf(agent.store, runId)).map(({ depth, goal, status }) => [depth, goal, status]),
+    (await agent.runs.reads.subagentsOf(runId)).map(({ depth, goal, status }) => [depth, goal, status]),
     [
       [1, "one", "completed"],
       [2, "two", "completed"],
@@ -165,7 +164,7 @@ test("an unknown model is reported to the model, and no task of the call starts"
   const { runId } = await agent.submit("go", { id: "s" });
   const events = await agent.events(runId);
   assert.match(String(events.at(-1)?.data["output"]), /^No model is named "claude-opus"\. Leave out model/);
-  assert.deepEqual(await subagentsOf(agent.store, runId), []);
+  assert.deepEqual(await agent.runs.reads.subagentsOf(runId), []);
   assert.equal(children, 0);
 });
 
@@ -276,15 +275,15 @@ test("stopping the run stops everything below it, and lists show it during and a
   });
   const { runId } = await agent.submit("go", { id: "s" });
   await Promise.all(deep.map(({ promise }) => promise));
-  const active = await activeSubagents(agent.store, { owner: OWNER, rootSessionId: "s" });
+  const active = await agent.runs.reads.activeSubagents({ owner: OWNER, rootSessionId: "s" });
   assert.deepEqual(active.map(({ goal }) => goal).toSorted(), ["deep left", "deep right", "left", "right"]);
   assert.ok(active.every(({ status, endedAtMs }) => status === "running" && endedAtMs === null));
-  assert.deepEqual(await activeSubagents(agent.store, { owner: "stranger" }), []);
-  assert.deepEqual(await activeSubagents(agent.store, { owner: OWNER, rootSessionId: "other" }), []);
+  assert.deepEqual(await agent.runs.reads.activeSubagents({ owner: "stranger" }), []);
+  assert.deepEqual(await agent.runs.reads.activeSubagents({ owner: OWNER, rootSessionId: "other" }), []);
   await agent.runs.stop(runId, "enough");
   assert.equal((await agent.events(runId)).at(-1)?.type, "run.cancelled");
-  assert.deepEqual(await activeSubagents(agent.store, { owner: OWNER }), []);
-  const all = await subagentsOf(agent.store, runId);
+  assert.deepEqual(await agent.runs.reads.activeSubagents({ owner: OWNER }), []);
+  const all = await agent.runs.reads.subagentsOf(runId);
   assert.equal(all.length, 4);
   assert.ok(all.every(({ status, endedAtMs }) => status === "cancelled" && endedAtMs !== null));
   for (const { subagentId, parentId } of all) {
@@ -308,7 +307,7 @@ test("a drain interrupts a run with active sub-agents, and all of them end as in
   await deep.promise;
   await agent.runs.drain(0);
   assert.equal((await agent.run(runId)).status, "interrupted");
-  const statuses = (await subagentsOf(agent.store, runId)).map(({ status }) => status);
+  const statuses = (await agent.runs.reads.subagentsOf(runId)).map(({ status }) => status);
   assert.equal(statuses.length, 3);
   assert.ok(
     statuses.every((status) => ["interrupted", "cancelled"].includes(status)),
@@ -330,7 +329,7 @@ test("a drain while sub-agents start leaves nothing running", async () => {
   await first.promise;
   await agent.runs.drain(60_000);
   assert.ok((await agent.run(runId)).ended_at !== null);
-  assert.deepEqual(await activeSubagents(agent.store, { owner: OWNER }), []);
+  assert.deepEqual(await agent.runs.reads.activeSubagents({ owner: OWNER }), []);
   assert.deepEqual(
     agent.logLines.filter((line) => line.includes("could not be recorded")),
     [],
@@ -352,5 +351,5 @@ test("a goal includes its context, and a secret in it reaches no event", async (
   const events = await agent.events(runId);
   assert.equal(heard, "use macadamia-9931\n\nContext:\nin src");
   assert.ok(!JSON.stringify(events).includes("macadamia"));
-  assert.ok(!JSON.stringify(await subagentsOf(agent.store, runId)).includes("macadamia"));
+  assert.ok(!JSON.stringify(await agent.runs.reads.subagentsOf(runId)).includes("macadamia"));
 });

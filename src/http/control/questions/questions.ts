@@ -7,7 +7,6 @@ import {
   type QuestionKind,
   type QuestionReplies,
 } from "../../../agent/question/question.ts";
-import { readSessions } from "../../../agent/session/queries.ts";
 import { findSession, nameOfId } from "../../../agent/session/session.ts";
 import { ServiceError } from "../../../base/errors.ts";
 import { redact } from "../../../base/observe.ts";
@@ -219,9 +218,9 @@ async function showQuestion(row: QuestionRow, deps: HttpDeps): Promise<Question>
 /** Returns the questions as they are sent, by id. */
 async function showQuestions(
   rows: readonly QuestionRow[],
-  { store, clock }: HttpDeps,
+  { agent, clock }: HttpDeps,
 ): Promise<ReadonlyMap<string, Question>> {
-  const sessions = await readSessions(store, [...new Set(rows.map((row) => row.session_id))]);
+  const sessions = await agent.sessions.reads.byId([...new Set(rows.map((row) => row.session_id))]);
   const nowMs = clock.now();
   return new Map(
     rows.map((row) => {

@@ -1,16 +1,8 @@
 /** What the control API does with a session besides changing its settings. */
 import { formatModel } from "../../../agent/model.ts";
-import { textOf } from "../../../agent/session/transcript.ts";
 import type { Message } from "../../../agent/engine.ts";
-import { listMessages } from "../../../agent/session/queries.ts";
-import {
-  checkSessionName,
-  createSession as create,
-  nameOfId,
-  type NewSession,
-} from "../../../agent/session/session.ts";
-import { branchSession } from "../../../agent/session/sessions.ts";
-import { cleanTitle } from "../../../agent/session/titles.ts";
+import { checkSessionName, nameOfId, textOf } from "../../../agent/session/session.ts";
+import { branchSession, createSession as create, type NewSession } from "../../../agent/session/sessions.ts";
 import { ServiceError } from "../../../base/errors.ts";
 import { redact } from "../../../base/observe.ts";
 import { isSessionId } from "../../../base/text.ts";
@@ -78,7 +70,7 @@ async function readNew(
     ...(typeof key === "string" ? { key } : {}),
     seed: {
       source: "http",
-      ...(typeof title === "string" ? { title: cleanTitle(title) } : {}),
+      ...(typeof title === "string" ? { title: deps.agent.sessions.cleanTitle(title) } : {}),
       ...(typeof model === "string" ? { model } : {}),
       ...(typeof cwd === "string" ? { cwd } : {}),
       ...(typeof reasoningEffort === "string" ? { settings: { reasoningEffort } } : {}),
@@ -205,10 +197,10 @@ async function* toJsonLines(row: SessionRow, deps: HttpDeps): AsyncGenerator<str
   for await (const message of messagesOf(row, deps)) yield `${JSON.stringify(showMessage(message, true))}\n`;
 }
 
-async function* toMarkdown(row: SessionRow, { store, models }: HttpDeps): AsyncGenerator<string> {
+async function* toMarkdown(row: SessionRow, deps: HttpDeps): AsyncGenerator<string> {
   const title = redact(row.title ?? nameOfId(row.id)).replaceAll(/\s+/g, " ");
-  yield `# ${title}\n\n- session: ${nameOfId(row.id)}\n- model: ${row.model ?? formatModel(models.default)}\n`;
-  for await (const { content } of messagesOf(row, { store })) {
+  yield `# ${title}\n\n- session: ${nameOfId(row.id)}\n- model: ${row.model ?? formatModel(deps.models.default)}\n`;
+  for await (const { content } of messagesOf(row, deps)) {
     const message = JSON.parse(content) as Message;
     yield `\n## ${headingOf(message)}\n\n${redact(bodyOf(message))}\n`;
   }
@@ -233,9 +225,9 @@ function bodyOf(message: Message): string {
 /** Messages can have attachments of several megabytes, so few are read at a time. */
 const PAGE_MESSAGES = 16;
 
-async function* messagesOf({ id, last_message: last }: SessionRow, { store }: Pick<HttpDeps, "store">) {
+async function* messagesOf({ id, last_message: last }: SessionRow, { agent }: HttpDeps) {
   for (let after = 0; ;) {
-    const rows = await listMessages(store, id, { order: "asc", after, count: PAGE_MESSAGES });
+    const rows = await agent.sessions.reads.listMessages(id, { order: "asc", after, count: PAGE_MESSAGES });
     for (const row of rows) if (row.seq <= last) yield row;
     const end = rows.at(-1)?.seq ?? last;
     if (end >= last) return;

@@ -1,15 +1,14 @@
 import type { RunUsage, Session, SessionMessage } from "../../../../generated/http/client/types.gen.ts";
 import { formatModel } from "../../../agent/model.ts";
-import { textOf } from "../../../agent/session/transcript.ts";
 import type { Message } from "../../../agent/engine.ts";
 import {
-  activeRuns,
+  findSession,
+  nameOfId,
+  sessionNotFound,
+  settingsOf,
+  textOf,
   cursorBehind,
-  listMessages,
-  previewsOf,
-  sessionsAsking,
-} from "../../../agent/session/queries.ts";
-import { findSession, nameOfId, sessionNotFound, settingsOf } from "../../../agent/session/session.ts";
+} from "../../../agent/session/session.ts";
 import { ServiceError } from "../../../base/errors.ts";
 import { redact, redactValue } from "../../../base/observe.ts";
 import type { MessageRow, SessionRow } from "../../../store/schema/tables.ts";
@@ -115,7 +114,7 @@ export async function listSessionMessages(
   const { limit, order, include = [] } = query;
   const after = numberCursor(query.after);
   const { id } = await sessionOf(path.session_id, ctx, deps);
-  const rows = await listMessages(deps.store, id, { order, after, count: limit + 1 });
+  const rows = await deps.agent.sessions.reads.listMessages(id, { order, after, count: limit + 1 });
   const hasResults = include.includes("tool_results");
   const body = listBody(rows, limit, {
     positionOf: ({ seq }) => String(seq),
@@ -178,13 +177,14 @@ export async function showSession(row: SessionRow, deps: HttpDeps): Promise<Sess
 /** Returns the sessions as they are sent, by row id. */
 async function showSessions(
   rows: readonly SessionRow[],
-  { store }: HttpDeps,
+  { agent }: HttpDeps,
 ): Promise<ReadonlyMap<string, Session>> {
+  const { reads } = agent.sessions;
   const ids = rows.map(({ id }) => id);
   const [previews, asking, active] = [
-    await previewsOf(store, ids),
-    await sessionsAsking(store, ids),
-    await activeRuns(store, ids),
+    await reads.previewsOf(ids),
+    await reads.asking(ids),
+    await reads.activeRuns(ids),
   ];
   return new Map(
     rows.map((row) => {
