@@ -12,7 +12,7 @@ import { Grants } from "./question/grants.ts";
 import { Questions, type SecretKeeper } from "./question/questions.ts";
 import { joinTriggers, type LimitedKey, type RunTrigger } from "./run/run.ts";
 import { AttachedClients, VariableShares, type VariableSource } from "./session/session.ts";
-import { brief, skillCommands, type Skills } from "./skills/skills.ts";
+import { brief, bundledSkillsFolder, skillCommands, Skills, type SkillsOptions } from "./skills/skills.ts";
 import { SpawnTrees } from "./subagent/spawn-tree.ts";
 import type { Tool } from "./tool/tool.ts";
 import { createTools, type ToolOptions } from "./tools/catalog.ts";
@@ -133,6 +133,14 @@ export function createAgent(options: CreateAgentOptions): AgentServices {
     await Promise.all([processes.close(), mcp.close(), clients.close()]);
   };
   return { agent, commands, processes, skills, mcp: { status }, spawnTrees, reload, close };
+}
+
+/** Opens the skills of a home. With `hasBundled`, also those that come with the program. */
+export function openSkills(
+  options: Omit<SkillsOptions, "bundledFolder"> & { readonly hasBundled: boolean },
+): Skills {
+  const bundledFolder = options.hasBundled ? bundledSkillsFolder() : undefined;
+  return new Skills({ ...options, bundledFolder });
 }
 
 /** Creates MCP servers that a client brings for one session. */

@@ -4,7 +4,6 @@ import type { Config } from "../../generated/config/types.gen.ts";
 import type { Engine } from "../agent/engine.ts";
 import type { Tool } from "../agent/tool/tool.ts";
 import type { ModelCatalog } from "../agent/model.ts";
-import { bundledSkillsFolder, Skills } from "../agent/skills/skills.ts";
 import type { Clock } from "../base/time.ts";
 import { cronCommand, createCronjob } from "../cron/tool/tool.ts";
 import { type JobService, cronSettings } from "../cron/deps.ts";
@@ -24,7 +23,7 @@ import {
 } from "./settings.ts";
 import type { SandboxService } from "../exec/sandbox/service.ts";
 import type { Store } from "../store/store.ts";
-import { createAgent, type AgentServices, type CreateAgentOptions } from "../agent/create.ts";
+import { createAgent, type AgentServices, type CreateAgentOptions, openSkills } from "../agent/create.ts";
 
 export interface WireAgentOptions {
   readonly config: Config;
@@ -103,12 +102,12 @@ function builtInTools({ config, env, sandbox }: WireAgentOptions, jobs: JobServi
 export function createSkills(
   config: Pick<Config, "skills" | "platforms">,
   { agentHome, userHome }: Pick<Paths, "agentHome" | "userHome">,
-): Skills {
-  return new Skills({
+): AgentServices["skills"] {
+  return openSkills({
     homeFolder: join(agentHome, "skills"),
     folders: config.skills.folders.map((folder) => resolveWithin(agentHome, folder, userHome)),
     // The bundled skills are about webhooks. Elsewhere they would only lengthen the instructions.
-    bundledFolder: config.platforms.webhook.enabled ? bundledSkillsFolder() : undefined,
+    hasBundled: config.platforms.webhook.enabled,
     disabled: config.skills.disabled,
   });
 }

@@ -1,4 +1,5 @@
 /** The home folder: its paths, its private files, and the variables in its `.env` file. Touches the machine. */
+import { SHORT_NAME } from "../base/text.ts";
 import { constants, readFileSync, statSync } from "node:fs";
 import { access, chmod, lstat, mkdir, readFile, stat } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
@@ -17,7 +18,6 @@ const MAX_TEXT_BYTES = 1_048_576;
 /** One lock for all files of a folder; work under it takes no other lock. */
 const LOCK_NAME = ".lock";
 const LOCK_WAIT_MS = 10_000;
-const PROFILE_NAME = /^[a-z0-9][a-z0-9_-]{0,63}$/;
 
 export interface HomeOptions {
   readonly env: Environment;
@@ -35,7 +35,7 @@ export function resolveHome({ env, userHome, profile = env["AGENTD_PROFILE"] }: 
     ? resolve(expandTilde(env["AGENTD_HOME"], userHome))
     : join(userHome, ".agentd");
   if (profile === undefined || profile === "") return home;
-  if (!PROFILE_NAME.test(profile)) {
+  if (!SHORT_NAME.test(profile)) {
     throw new ServiceError(
       "invalid_config",
       `The profile name ${JSON.stringify(profile)} is not allowed. Use at most 64 of a-z, 0-9, - and _, beginning with a letter or digit.`,

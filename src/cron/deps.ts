@@ -1,4 +1,4 @@
-import type { Skills } from "../agent/skills/skills.ts";
+import { type AgentServices } from "../agent/create.ts";
 import type { Agent } from "../agent/agent.ts";
 import type { Clock } from "../base/time.ts";
 import type { Log } from "../base/observe.ts";
@@ -25,7 +25,7 @@ export interface CronDeps {
   readonly models: Agent["deps"]["models"];
   /** Names of the models that replace one that cannot be reached. */
   readonly fallbacks?: readonly string[];
-  readonly skills: Pick<Skills, "find">;
+  readonly skills: Pick<AgentServices["skills"], "find" | "load">;
   readonly settings: CronSettings;
   /** Home channels of the platforms. */
   readonly homes: Homes;
@@ -117,7 +117,7 @@ export type JobService = Pick<
 /** What the HTTP API needs besides, to check jobs as the scheduler will. */
 export type JobApi = JobService &
   Pick<CronDeps, "fallbacks"> & {
-    readonly skills: Pick<Skills, "list">;
+    readonly skills: Pick<AgentServices["skills"], "list">;
     /** Folder of the home's skills, absolute. */
     readonly skillsFolder: string;
     /** Returns why platforms cannot send, a clause for each that is not ready. */

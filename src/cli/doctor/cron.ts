@@ -1,6 +1,6 @@
 /** The check of scheduled jobs. Touches the machine. */
+import { type AgentServices } from "../../agent/create.ts";
 import { createSkills, createJobService } from "../../app/wire-agent.ts";
-import type { Skills } from "../../agent/skills/skills.ts";
 import { createLog, redact } from "../../base/observe.ts";
 import { zoneProblem } from "../../base/suggest.ts";
 import { resolvePaths } from "../../config/home.ts";
@@ -21,7 +21,7 @@ import { findDatabase, withDatabase } from "../kit/database.ts";
 /** What jobs need besides the store. */
 interface JobNeeds {
   readonly deps: PreflightDeps;
-  readonly skills: Pick<Skills, "find">;
+  readonly skills: Pick<AgentServices["skills"], "find">;
   /** The working folder of jobs without their own. */
   readonly workspace: string;
   /** Platforms that are not ready. */

@@ -1,7 +1,7 @@
 /** The fields of a job: from the input, from the job before the change, or their defaults. Pure. */
+import { SHORT_NAME } from "../../base/text.ts";
 import { EFFORTS } from "../../agent/agent.ts";
 import { formatModel } from "../../agent/model.ts";
-import { SKILL_NAME } from "../../agent/skills/skills.ts";
 import { suggest } from "../../base/suggest.ts";
 import { findAddressProblems, platformsOf } from "../../deliver/address.ts";
 import { type JobDefinition, refusal, type Schedule, type JobChange, type JobModels } from "./job.ts";
@@ -95,7 +95,7 @@ export function readSkills(change: JobChange, before: readonly string[] = []): r
     (name) => !removed.includes(name),
   );
   requireList("skills", skills, MAX_SKILLS);
-  const bad = skills.find((name) => !SKILL_NAME.test(name));
+  const bad = skills.find((name) => !SHORT_NAME.test(name));
   if (bad === undefined) return skills;
   const rule = "names have up to 64 of a-z, 0-9, - and _, and start with a letter or digit";
   throw refusal("skills", `${JSON.stringify(bad.slice(0, 100))} is not a valid skill name: ${rule}.`);

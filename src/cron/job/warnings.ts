@@ -1,5 +1,5 @@
 /** What people should know about a job that is valid, and may still not do what they expect. Pure. */
-import type { Skills } from "../../agent/skills/skills.ts";
+import { type AgentServices } from "../../agent/create.ts";
 import { platformsOf } from "../../deliver/address.ts";
 import type { JobApi } from "../deps.ts";
 import { isTicking } from "../tick/status.ts";
@@ -11,7 +11,7 @@ const MAX_NAMES = 20;
 
 /** Refuses skills that a job could not load. ServiceError `invalid_request` with the known names. */
 export async function requireSkills(
-  skills: Pick<Skills, "list">,
+  skills: Pick<AgentServices["skills"], "list">,
   names: readonly string[],
   { cwd, folder }: { readonly cwd: string; readonly folder: string },
 ): Promise<void> {

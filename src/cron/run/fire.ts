@@ -1,7 +1,7 @@
 /** Runs an occurrence: its script, then the prompt of its agent. Touches the machine. */
 import type { Prompt, RunInput } from "../../agent/run/run.ts";
 import { ServiceError, toServiceError } from "../../base/errors.ts";
-import { createSessionId, excerptOf, isBlank, toReadable } from "../../base/text.ts";
+import { createSessionId, excerptOf, isBlank, toReadable, Fence } from "../../base/text.ts";
 import { redact, type Log } from "../../base/observe.ts";
 import { UNLEASED } from "../../store/tx/tx.ts";
 import type { Tx, Store } from "../../store/store.ts";
@@ -30,7 +30,6 @@ import { findBlock, scanAssembled } from "../job/check.ts";
 import { commandEnvironment } from "../../exec/process-group.ts";
 import { describeScriptFailure, findScriptFile, runScriptFile } from "../../exec/script-file.ts";
 import { isRecord } from "../../base/data.ts";
-import { Fence, loadSkill, skillInstructions, type LoadedSkill } from "../../agent/skills/skills.ts";
 
 /**
  * Runs a claimed occurrence: its script, if it has one, and its agent, unless the script is enough. Resolves when the
@@ -290,6 +289,7 @@ function isAsleep(text: string): boolean {
 }
 
 /** A skill of a job, or why it cannot be loaded. */
+type LoadedSkill = NonNullable<Awaited<ReturnType<CronDeps["skills"]["load"]>>>;
 type JobSkill = LoadedSkill | { readonly name: string; readonly problem: string };
 
 export interface PromptParts {
@@ -330,7 +330,7 @@ async function assemblePrompt(
 
 async function readSkill({ skills, log }: CronDeps, name: string, cwd: string): Promise<JobSkill> {
   try {
-    return (await loadSkill(skills, name, cwd)) ?? { name, problem: "it does not exist" };
+    return (await skills.load(name, cwd)) ?? { name, problem: "it does not exist" };
   } catch (error) {
     log.warn("cannot read a skill of a job; the run continues without it", { skill: name, error });
     return { name, problem: "it cannot be read" };
@@ -404,7 +404,7 @@ function skillParts(skills: readonly JobSkill[]): readonly string[] {
     if (skill.instructions.length > left)
       return `Follow the skill ${name} too: load it first with the tool for skills.`;
     left -= skill.instructions.length;
-    return `${skillInstructions(skill)}${variablesNotice(skill)}`;
+    return `${skill.prompt}${variablesNotice(skill)}`;
   });
 }
 

@@ -6,7 +6,6 @@ import type {
   Toolset,
 } from "../../../generated/http/client/types.gen.ts";
 import type { Tool } from "../../agent/tool/tool.ts";
-import { loadSkill, type FoundSkill } from "../../agent/skills/skills.ts";
 import { ServiceError } from "../../base/errors.ts";
 import { redact } from "../../base/observe.ts";
 import { eventCursor } from "../control/feed.ts";
@@ -39,9 +38,11 @@ export async function getSkill(
     throw new ServiceError("skill_not_found", what);
   }
   const isWhole = query.include?.includes("instructions") === true;
-  const loaded = isWhole ? await loadSkill(skills, found.name, workspace) : undefined;
+  const loaded = isWhole ? await skills.load(found.name, workspace) : undefined;
   return { status: 200, body: toSkill(found, loaded ? redact(loaded.instructions) : null, deps) };
 }
+
+type FoundSkill = Awaited<ReturnType<HttpDeps["tooling"]["skills"]["describe"]>>[number];
 
 function toSkill(skill: FoundSkill, instructions: string | null, { tooling }: HttpDeps): Skill {
   return {

@@ -1,4 +1,5 @@
 /** What the stages of the pipeline need from the machine: scripts, lists of filters, and skills. Touches the machine. */
+import { type AgentServices } from "../../agent/create.ts";
 import { readFile, stat } from "node:fs/promises";
 import { join } from "node:path";
 import type { Config } from "../../../generated/config/types.gen.ts";
@@ -9,7 +10,6 @@ import {
   runScriptFile,
   type ScriptEnd,
 } from "../../exec/script-file.ts";
-import { loadSkill, type LoadedSkill, type Skills } from "../../agent/skills/skills.ts";
 import { isExactNumber, parseExactJson } from "../../base/data.ts";
 import { isRecord } from "../../base/data.ts";
 import type { Log } from "../../base/observe.ts";
@@ -32,7 +32,7 @@ export interface PortOptions {
   readonly env: Environment;
   /** Absolute. */
   readonly paths: { readonly agentHome: string; readonly userHome: string; readonly workspace: string };
-  readonly skills: Pick<Skills, "find">;
+  readonly skills: Pick<AgentServices["skills"], "load">;
   readonly log: Log;
 }
 
@@ -168,14 +168,14 @@ class ScriptSlots {
 }
 
 /** Loads the first skill that exists. Never rejects. Undefined: none can be loaded, and the run continues without one. */
-export type LoadSkill = (names: readonly string[]) => Promise<LoadedSkill | undefined>;
+export type LoadSkill = (names: readonly string[]) => ReturnType<AgentServices["skills"]["load"]>;
 
 function createLoadSkill({
   skills,
   cwd,
   log,
 }: {
-  readonly skills: Pick<Skills, "find">;
+  readonly skills: Pick<AgentServices["skills"], "load">;
   /** Working directory of webhook runs: its project may have skills of its own. */
   readonly cwd: string;
   readonly log: Pick<Log, "warn">;
@@ -183,7 +183,7 @@ function createLoadSkill({
   return async (names) => {
     for (const name of names) {
       try {
-        const skill = await loadSkill(skills, name, cwd);
+        const skill = await skills.load(name, cwd);
         if (skill) return skill;
         log.warn("a skill of a webhook route does not exist", { skill: name });
       } catch (error) {

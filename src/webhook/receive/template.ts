@@ -1,6 +1,5 @@
-import { Fence, skillInstructions, type ReportedSkill } from "../../agent/skills/skills.ts";
 import { isExactNumber } from "../../base/data.ts";
-import { headOf } from "../../base/text.ts";
+import { headOf, Fence } from "../../base/text.ts";
 import type { TextPiece } from "../../deliver/target.ts";
 
 /** What filters and templates read. */
@@ -38,12 +37,16 @@ const TOKEN = /\{([A-Za-z0-9_.]+)\}/g;
  * Returns the prompt for the agent: the skill, then the route's text with the sender's text between marks that the sender
  * cannot know. A signature proves who sent an event, not that the titles and comments in it are harmless.
  */
-export function renderPrompt(route: PromptedRoute, subject: WebhookSubject, skill?: ReportedSkill): string {
+export function renderPrompt(
+  route: PromptedRoute,
+  subject: WebhookSubject,
+  skill?: { readonly prompt: string },
+): string {
   const fence = new Fence("webhook-data");
   const mark: Mark = (text) => (isPlain(text) ? text : fence.around(text));
   const text = renderRoute(route, subject, route.trustsSender ? undefined : mark);
   return [
-    ...(skill ? [skillInstructions(skill)] : []),
+    ...(skill ? [skill.prompt] : []),
     ...(fence.isUsed ? [fence.notice("was written by the sender of this event")] : []),
     text,
   ].join("\n\n");

@@ -145,7 +145,7 @@ test("templates render any payload, and keep unknown names", () => {
   );
 });
 
-const skill = { name: "review", path: "/skills/review", instructions: "Read it twice." };
+const skill = { prompt: "Follow the skill review:\n\nRead it twice." };
 const hook = {
   name: "hook",
   prompt: "Review {title} by {author.login} (#{number}):\n{body}",
@@ -192,12 +192,9 @@ test("a prompt without the sender's text, or of a trusted sender, has no notice"
   );
 });
 
-test("a skill stands before the text, as its instructions", () => {
+test("a skill stands before the text", () => {
   const prompt = renderPrompt({ ...hook, prompt: "Look at #{number}" }, subjectOf(pull), skill);
-  assert.equal(
-    prompt,
-    "Follow the skill review. Its folder is /skills/review; these are its instructions:\n\nRead it twice.\n\nLook at #7",
-  );
+  assert.equal(prompt, "Follow the skill review:\n\nRead it twice.\n\nLook at #7");
 });
 
 test("short names stand as they are, sentences are marked whatever joins their words", () => {
