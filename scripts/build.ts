@@ -9,6 +9,7 @@ import { buildConsole } from "./lib/console.ts";
 import { commonJsNames } from "./lib/commonjs-names.ts";
 import { writeDeclarations } from "./lib/declarations.ts";
 import { replaceFolder, writeText } from "./lib/files.ts";
+import { lateFetch } from "./lib/late-fetch.ts";
 import { licenceTexts } from "./lib/licences.ts";
 import { mergeChunks, type Starts } from "./lib/merge-chunks.ts";
 
@@ -116,7 +117,7 @@ const bundled = await build({
   banner: { js: banner },
   // Ink looks for its developer tools only where DEV says so, and does without them.
   external: ["react-devtools-core"],
-  plugins: [withoutIdleListeners, withoutIdleGetters, withoutLocales, commonJsNames],
+  plugins: [lateFetch, withoutIdleListeners, withoutIdleGetters, withoutLocales, commonJsNames],
   logLevel: "warning",
 });
 const merged = await mergeChunks(bundled, { folder: join(fresh, "chunks"), starts: STARTS });

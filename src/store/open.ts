@@ -11,7 +11,7 @@ import { createOutbox } from "./outbox/outbox.ts";
 import { ReaderBudget } from "./journal/reader-budget.ts";
 import { openSqlite } from "./sqlite.ts";
 import type { Store, StoreOptions } from "./store.ts";
-import type { Tables } from "./schema/tables.ts";
+import type { SessionRow, Tables } from "./schema/tables.ts";
 
 const READ_LIMIT = 512;
 /** Default limit of a read: fits into one answer of the gateway. */
@@ -104,6 +104,10 @@ async function findRow<K extends keyof Tables>(
   table: K,
   where: Partial<Tables[K]>,
 ): Promise<Tables[K] | undefined> {
+  const { id, ...others } = where as Partial<SessionRow>;
+  if (table === "sessions" && driver.session && id !== undefined && Object.keys(others).length === 0) {
+    return (await driver.session(id)) as Tables[K] | undefined;
+  }
   const { sql, values } = findStatement(table, where);
   const [row] = await driver.query(sql, values);
   return row as Tables[K] | undefined;

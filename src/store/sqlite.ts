@@ -6,7 +6,7 @@ import { dirname, join } from "node:path";
 import process from "node:process";
 import { DatabaseSync, type StatementSync } from "node:sqlite";
 import { clearInterval, setInterval } from "node:timers";
-import type { Tables } from "./schema/tables.ts";
+import type { SessionRow, Tables } from "./schema/tables.ts";
 import {
   type Driver,
   type OpenTransaction,
@@ -21,7 +21,8 @@ import {
   type StepTexts,
   type Value,
 } from "./tx/tx.ts";
-import { toStoreError, unavailable } from "./tx/group.ts";
+import { toStoreError, translated, unavailable } from "./tx/group.ts";
+import { Kept } from "../base/data.ts";
 
 /** Time that a statement waits for the lock of another process. */
 export const BUSY_TIMEOUT_MS = 5_000;
@@ -31,6 +32,8 @@ const WAL_LIMIT_BYTES = 64 * 1024 * 1024;
 const CHECKPOINT_PAGES = 4_000;
 const CACHE_KIB = 8_192;
 
+const KEPT_SESSIONS = 256;
+const SESSION_BY_ID = findStatement("sessions", { id: "" }).sql;
 const POLL_MS = 50;
 /**
  * SQLite runs on the event loop: after this much time or text a group is committed, and requests are served before the
@@ -90,6 +93,8 @@ class SqliteDriver implements Driver {
   readonly #location: Location;
   readonly #now: () => number;
   readonly #kysely: Kysely<Tables>;
+  // SQLite counts the commits of all connections but the one that asks.
+  readonly #sessions = new Kept<SessionRow | undefined>(KEPT_SESSIONS, () => dataVersion(this.#reader));
   #work: SqliteTx | undefined;
   #synchronous = "";
 
@@ -108,11 +113,14 @@ class SqliteDriver implements Driver {
     values: readonly Value[],
     isLast?: (row: Row) => boolean,
   ): Promise<readonly Row[]> {
-    try {
-      return isLast ? this.#reader.until(sql, values, isLast) : this.#reader.all(sql, values);
-    } catch (error) {
-      throw toStoreError(error);
-    }
+    return translated(() =>
+      isLast ? this.#reader.until(sql, values, isLast) : this.#reader.all(sql, values),
+    );
+  }
+
+  async session(id: string): Promise<SessionRow | undefined> {
+    const read = () => Object.freeze(this.#reader.first(SESSION_BY_ID, [id])) as SessionRow | undefined;
+    return translated(() => this.#sessions.get(id, read));
   }
 
   begin(durable: boolean): OpenTransaction | Promise<OpenTransaction> {
@@ -122,13 +130,12 @@ class SqliteDriver implements Driver {
   }
 
   #begin(durable: boolean): OpenTransaction {
-    try {
+    this.#sessions.mayHaveChanged();
+    translated(() => {
       this.#setSynchronous(durable && !this.#location.isTemporary ? "full" : "normal");
       // Takes the write lock at once: a lock taken later, at the first write, cannot wait for another process.
       this.#writer.exec("begin immediate");
-    } catch (error) {
-      throw toStoreError(error);
-    }
+    });
     const share = { connection: this.#writer, kysely: this.#kysely, ...shareWork(this.#now()) };
     const fullMs = performance.now() + MAX_BLOCKING_MS;
     const fullBytes = this.#writer.loggedBytes + MAX_WORK_BYTES;
@@ -171,6 +178,7 @@ class SqliteDriver implements Driver {
 
   #commit(): void {
     this.#work = undefined;
+    this.#sessions.mayHaveChanged();
     try {
       this.#writer.exec("commit");
     } catch (error) {
@@ -196,7 +204,7 @@ class SqliteDriver implements Driver {
   // the error.
   #dataVersion(): unknown {
     try {
-      return this.#writer.first("pragma data_version", [])?.["data_version"];
+      return dataVersion(this.#writer);
     } catch (error) {
       return error;
     }
@@ -204,14 +212,11 @@ class SqliteDriver implements Driver {
 }
 
 function executeOn(connection: Connection) {
-  return async (sql: string, values: readonly unknown[]) => {
-    try {
+  return async (sql: string, values: readonly unknown[]) =>
+    translated(() => {
       if (connection.returnsRows(sql)) return { rows: connection.all(sql, values as Value[]).map(toPlain) };
       return { rows: [], changes: connection.run(sql, values as Value[]) };
-    } catch (error) {
-      throw toStoreError(error);
-    }
-  };
+    });
 }
 
 // node:sqlite returns objects without a prototype, PostgreSQL's driver plain ones.
@@ -344,6 +349,9 @@ export class Connection {
     return prepared;
   }
 }
+
+const dataVersion = (connection: Connection): unknown =>
+  connection.first("pragma data_version", [])?.["data_version"];
 
 function openFile(path: string): DatabaseSync {
   try {

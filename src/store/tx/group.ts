@@ -212,6 +212,15 @@ export function isUnavailable(error: unknown): error is ServiceError {
   return error instanceof ServiceError && error.code === "state_store_unavailable";
 }
 
+/** Runs `run`, with its errors translated. */
+export function translated<T>(run: () => T): T {
+  try {
+    return run();
+  } catch (error) {
+    throw toStoreError(error);
+  }
+}
+
 /** Translates a driver's error: to `state_store_unavailable`, or to the same error when the statement caused it. */
 export function toStoreError(error: unknown): unknown {
   const { code, errcode } = (error ?? {}) as { code?: unknown; errcode?: unknown };

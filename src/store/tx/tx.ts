@@ -17,7 +17,7 @@ import {
 } from "kysely";
 import type { Change } from "../feed/change.ts";
 import type { Dialect } from "../schema/define.ts";
-import { tables, type Tables } from "../schema/tables.ts";
+import { tables, type SessionRow, type Tables } from "../schema/tables.ts";
 
 /**
  * One open transaction. Valid only inside its `work`; used later, it rejects. A failed statement fails the work, even
@@ -160,6 +160,11 @@ export interface Driver {
    * after the first for which `isLast` is true, so it never loads the rest; others ignore `isLast`.
    */
   query(sql: string, values: readonly Value[], isLast?: (row: Row) => boolean): Promise<readonly Row[]>;
+  /**
+   * Returns a committed session as a query at this moment would, frozen. Each call about a session reads it, far more often
+   * than anything is committed. Absent: this driver keeps none.
+   */
+  session?(id: string): Promise<SessionRow | undefined>;
   /** Opens a transaction. `durable`: its commit resolves after the rows are on disk. */
   begin(durable: boolean): Promise<OpenTransaction> | OpenTransaction;
   /**

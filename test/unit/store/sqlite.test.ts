@@ -181,3 +181,38 @@ test("the queries of the hot paths and of the sweeps use an index", only, async 
 });
 
 const memoryFolders = () => readdirSync(tmpdir()).filter((name) => name.startsWith("agentd-memory-"));
+
+test(
+  "a session that was read is read again after a commit of this store or of another program",
+  only,
+  async (t) => {
+    const folder = mkdtempSync(join(tmpdir(), "agentd-test-"));
+    t.after(() => rmSync(folder, { recursive: true }));
+    const path = join(folder, "state.db");
+    const [store, other] = [await openStore({ url: path }), await openStore({ url: path })];
+    const titleOf = async () => (await store.find("sessions", { id }))?.title;
+    const { id } = sessionRow();
+    assert.equal(await store.find("sessions", { id }), undefined);
+    await other.write((tx) => tx.insert("sessions", [{ ...sessionRow(), id, title: "made" }]));
+    assert.equal(await titleOf(), "made", "that it was missing is no longer known");
+    await other.write((tx) => tx.update("sessions", { id }, { title: "theirs" }));
+    assert.equal(await titleOf(), "theirs");
+    // The title is read in the commit's own turn, right behind a read of the old one.
+    const seen: unknown[] = [];
+    await store.write(async (tx) => {
+      seen.push(await titleOf());
+      await tx.update("sessions", { id }, { title: "ours" });
+      seen.push(await titleOf());
+      tx.afterCommit(() => void titleOf().then((title) => seen.push(title)));
+    });
+    await titleOf();
+    assert.deepEqual(seen, ["theirs", "theirs", "ours"], "an open transaction is not seen, its commit is");
+    await other.write((tx) => tx.update("sessions", { id }, { title: "gone" }));
+    assert.deepEqual(await Promise.all([titleOf(), titleOf()]), ["gone", "gone"]);
+    await assert.rejects(async () => {
+      const row: { title: string | null } | undefined = await store.find("sessions", { id });
+      if (row) row.title = "changed by a reader";
+    }, TypeError);
+    await Promise.all([store.close(), other.close()]);
+  },
+);
