@@ -18,6 +18,7 @@ const benches: Readonly<Record<string, () => Promise<{ run(): Promise<readonly B
   journal: () => import("./journal.ts"),
   turn: () => import("./turn.ts"),
   sessions: () => import("./sessions.ts"),
+  lists: () => import("./lists.ts"),
   recovery: () => import("./recovery.ts"),
   runs: () => import("./runs.ts"),
   "silent-readers": () => import("./silent-readers.ts"),
