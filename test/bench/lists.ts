@@ -1,12 +1,13 @@
 import { performance } from "node:perf_hooks";
 import process from "node:process";
-import { cursorBehind } from "../../src/agent/session/queries.ts";
+import { cursorBehind } from "../../src/agent/session/session.ts";
 import { rawTx } from "../../src/store/tx/tx.ts";
 import { addMessage } from "../harness/outbox.ts";
 import { asking, askQuestion, createJob } from "../harness/control.ts";
 import { KEY, startTestService, type TestService } from "../harness/service.ts";
 import { fetchRun, post } from "../harness/runs.ts";
 import { testDialect } from "../harness/store.ts";
+import { deliveryRow } from "../unit/store/rows.ts";
 import { median, runAlone, type BenchRow } from "./row.ts";
 
 const FEW = 1_000;
@@ -225,24 +226,7 @@ async function addRows(service: TestService): Promise<void> {
         created_at: at,
       },
     ]);
-    await tx.insert("deliveries", [
-      {
-        id: "dlv_00000000000000000000000000",
-        owner: "default",
-        route: "hook",
-        delivery_id: "d",
-        event: "push",
-        status: "completed",
-        reason: null,
-        stages: "[]",
-        headers: "{}",
-        run_id: null,
-        outbox_id: null,
-        replay_of: null,
-        created_at: at,
-        ended_at: at,
-      },
-    ]);
+    await tx.insert("deliveries", [deliveryRow({ status: "completed", created_at: at, ended_at: at })]);
     await tx.insert("occurrences", [
       {
         id: "occ_00000000000000000000000000",

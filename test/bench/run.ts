@@ -30,6 +30,7 @@ const benches: Readonly<Record<string, () => Promise<{ run(): Promise<readonly B
   "acp-stream": () => import("./acp-stream.ts"),
   webhook: () => import("./webhook.ts"),
   "webhook-burst": () => import("./webhook-burst.ts"),
+  "webhook-feed": () => import("./webhook-feed.ts"),
   "webhook-stored": () => import("./webhook-stored.ts"),
   deliver: () => import("./deliver.ts"),
   cron: () => import("./cron.ts"),
