@@ -10,6 +10,8 @@ export type ServerKind = "service" | "bare" | "receiver" | "bare-receiver";
 /** A server in a process of its own, so that what it costs is told apart from what its clients cost. */
 export interface Server extends AsyncDisposable {
   readonly url: string;
+  /** Of the HTTP API, where `url` is that of a webhook receiver. */
+  readonly apiUrl: string;
   readonly pid: number;
   /** CPU time of the process so far, in microseconds. */
   cpuMicros(): Promise<number>;
@@ -29,7 +31,7 @@ export interface Memory {
 
 /** What the child says. */
 export type Reply =
-  | { readonly url: string }
+  | { readonly url: string; readonly apiUrl: string }
   | { readonly cpuMicros: number }
   | { readonly calls: number }
   | { readonly memory: Memory };
@@ -65,6 +67,7 @@ export async function startServer(kind: ServerKind, answer = "", home?: string):
   if (!("url" in ready)) throw new Error("the server did not tell its address");
   return {
     url: ready.url,
+    apiUrl: ready.apiUrl,
     pid: child.pid ?? 0,
     cpuMicros: async () => {
       const answered = reply();

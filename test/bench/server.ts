@@ -25,6 +25,7 @@ import { runBareReceiver, runReceiver } from "./webhook-server.ts";
 
 interface Running {
   readonly url: string;
+  readonly apiUrl?: string;
   stop(): Promise<void>;
 }
 
@@ -69,7 +70,7 @@ process.on("message", (request: Request) => {
 });
 // Also when the bench dies.
 process.once("disconnect", () => process.exit());
-tell({ url: running.url });
+tell({ url: running.url, apiUrl: running.apiUrl ?? running.url });
 
 function tell(reply: Reply): void {
   process.send?.(reply);

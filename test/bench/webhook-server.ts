@@ -84,7 +84,7 @@ export async function runReceiver(settings: string, given: string | undefined) {
     if (given === undefined) await rm(home, { recursive: true, force: true });
   };
   if (service.webhookUrl === undefined) throw new Error("the receiver does not listen");
-  return { url: service.webhookUrl, stop };
+  return { url: service.webhookUrl, apiUrl: service.url, stop };
 }
 
 /** The least a receiver can do: read the body, verify the same MAC, answer what it was told to. */

@@ -8,14 +8,14 @@ import { SECRET, type ReceiverSettings } from "./webhook-server.ts";
 
 const CLIENTS = 64;
 const ROUNDS = 4;
-const ROUND_MS = 3_000;
-const WARM_UP_MS = 2_000;
+export const ROUND_MS = 3_000;
+export const WARM_UP_MS = 2_000;
 const PACED_MS = 5_000;
 /** A server is quiet that works for less than a twentieth of this time. */
 const QUIET_MS = 250;
 const QUIET_LOOKS = 40;
 /** Fewer than may wait in a process. */
-const BURST = 900;
+export const BURST = 900;
 const LARGE_REQUESTS = 40;
 const LARGE_BYTES = 1_048_576;
 /** Of the refusals: small, so that one body more is cheap to send. */
@@ -56,8 +56,8 @@ export const push: string = JSON.stringify({
   },
 });
 
-const hook = signed("/webhooks/hook", push);
-const waiting = signed("/webhooks/waiting", push);
+export const hook = signed("/webhooks/hook", push);
+export const waiting = signed("/webhooks/waiting", push);
 
 /** Verified, filtered, rendered, and recorded with their runs, which wait for another: what comes before the answer. */
 async function accepts(): Promise<readonly BenchRow[]> {
@@ -210,7 +210,7 @@ export function signed(path: string, body: string): Omit<Load, "url" | "connecti
 }
 
 /** Until the server has done what it still owes, or a while has passed. */
-async function quiet(server: Server): Promise<void> {
+export async function quiet(server: Server): Promise<void> {
   for (let n = 0; n < QUIET_LOOKS; n++) {
     const before = await server.cpuMicros();
     await sleep(QUIET_MS);
@@ -218,7 +218,7 @@ async function quiet(server: Server): Promise<void> {
   }
 }
 
-interface Round {
+export interface Round {
   /** Of this round; of several, of all of them, the warm-up included. */
   readonly answers: number;
   readonly perSecond: number;
@@ -244,7 +244,7 @@ async function compare(
   return [first, second];
 }
 
-function middle(rounds: readonly Round[], warm = 0): Round {
+export function middle(rounds: readonly Round[], warm = 0): Round {
   return {
     answers: rounds.reduce((sum, { answers }) => sum + answers, warm),
     perSecond: median(rounds.map(({ perSecond }) => perSecond)),
@@ -260,7 +260,7 @@ interface RoundPlan {
   readonly most?: number;
 }
 
-async function round({ server, load, most }: RoundPlan, forMs: number): Promise<Round> {
+export async function round({ server, load, most }: RoundPlan, forMs: number): Promise<Round> {
   const before = await server.cpuMicros();
   const bounded = { ...load, url: server.url, connections: CLIENTS, ...(most === undefined ? {} : { most }) };
   const { answers, seconds, latenciesMs, byStatus } = await drive(bounded, forMs);
@@ -284,11 +284,11 @@ function checkStatuses(
   throw new Error(`${count} of ${driven.answers} answers were ${String(wanted)}`);
 }
 
-function cpuRow([{ cpuMicros: ours }, { cpuMicros: bare }]: readonly [Round, Round]): BenchRow {
+export function cpuRow([{ cpuMicros: ours }, { cpuMicros: bare }]: readonly [Round, Round]): BenchRow {
   return { name: "  server CPU for one", value: ours, unit: "us", control: bare, ratio: ours / bare };
 }
 
-function rateRow(name: string, [ours, bare]: readonly [Round, Round], goal: number): BenchRow {
+export function rateRow(name: string, [ours, bare]: readonly [Round, Round], goal: number): BenchRow {
   const ratio = ours.perSecond / bare.perSecond;
   return {
     name,
