@@ -21,8 +21,7 @@ import {
   type StepTexts,
   type Value,
 } from "./tx/tx.ts";
-import { toStoreError, translated, unavailable } from "./tx/group.ts";
-import { Kept } from "../base/data.ts";
+import { Kept, toStoreError, translated, unavailable } from "./tx/group.ts";
 
 /** Time that a statement waits for the lock of another process. */
 export const BUSY_TIMEOUT_MS = 5_000;

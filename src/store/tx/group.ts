@@ -303,3 +303,50 @@ export async function retryWhileUnavailable<T>(
     }
   }
 }
+
+// Reads that hold until the next commit
+
+/**
+ * Values that are known until a version changes. Looking at the version once is enough for all that runs without a break:
+ * nothing from outside can have reached the process meanwhile.
+ */
+export class Kept<T> {
+  readonly #max: number;
+  readonly #versionOf: () => unknown;
+  readonly #known = new Map<string, T>();
+  #version: unknown;
+  #isCurrent = false;
+
+  /** `max`: number of values that are kept. `versionOf` returns another value after each change. */
+  constructor(max: number, versionOf: () => unknown) {
+    this.#max = max;
+    this.#versionOf = versionOf;
+  }
+
+  /** Returns the value that is known, or else reads it. */
+  get(key: string, read: () => T): T {
+    if (!this.#isCurrent) this.#look();
+    const known = this.#known.get(key);
+    if (known !== undefined || this.#known.has(key)) return known as T;
+    const value = read();
+    if (this.#known.size >= this.#max) this.#known.clear();
+    this.#known.set(key, value);
+    return value;
+  }
+
+  /** There may be a change: the next call looks at the version. */
+  readonly mayHaveChanged = (): void => {
+    this.#isCurrent = false;
+  };
+
+  #look(): void {
+    const version = this.#versionOf();
+    if (version !== this.#version) this.#known.clear();
+    this.#version = version;
+    this.#isCurrent = true;
+    // At half the price of queueMicrotask, which keeps the asynchronous context.
+    void SETTLED.then(this.mayHaveChanged);
+  }
+}
+
+const SETTLED = Promise.resolve();
