@@ -55,10 +55,7 @@ export async function createAcpPlace({ replies, config = "" }: AcpPlaceOptions =
   const [home, folder] = [join(base, "home"), join(base, "work")];
   await Promise.all([mkdir(home, { mode: 0o700 }), mkdir(folder)]);
   const models = replies === undefined ? undefined : await startModelServer(replies);
-  const model = models
-    ? `model:\n  default: local:test-model\n  providers:\n    local: { type: openai_compatible, base_url: "${models.baseUrl}", models: [test-model, other-model] }\nsessions:\n  titles: prompt\n`
-    : "model:\n  detect_local: false\n";
-  await writeFile(join(home, "config.yaml"), `${model}${config}`);
+  await writeFile(join(home, "config.yaml"), acpConfig(models, config));
   const shared = testDialect === "postgres" ? await createTestDatabase() : undefined;
   const database = shared?.url ?? join(home, "state.db");
   const started = new Set<AcpProcess>();
@@ -81,6 +78,14 @@ export async function createAcpPlace({ replies, config = "" }: AcpPlaceOptions =
       await rm(base, { recursive: true, force: true, maxRetries: 20, retryDelay: 100 });
     },
   };
+}
+
+/** The configuration of a place: its model, or the demo model, and `more` as YAML. */
+export function acpConfig(models: ModelServer | undefined, more: string): string {
+  const model = models
+    ? `model:\n  default: local:test-model\n  providers:\n    local: { type: openai_compatible, base_url: "${models.baseUrl}", models: [test-model, other-model] }\nsessions:\n  titles: prompt\n`
+    : "model:\n  detect_local: false\n";
+  return `${model}${more}`;
 }
 
 interface Spawned extends AcpStart {
@@ -112,10 +117,21 @@ export class AcpProcess implements AsyncDisposable {
     this.child.stderr?.setEncoding("utf8").on("data", (text: string) => (this.stderr += text));
     this.child.stdout?.on("data", (chunk: Buffer) => this.#take(chunk));
     this.exited = once(this.child, "close").then(([code, signal]) => {
-      this.#feed?.close();
+      this.#endFeed();
       this.#wake();
       return { code, signal } as Awaited<AcpProcess["exited"]>;
     });
+  }
+
+  get isAlive(): boolean {
+    return this.child.exitCode === null && this.child.signalCode === null;
+  }
+
+  /** Ends the client's connection and forgets what was written: another client may come. */
+  renew(): void {
+    this.#endFeed();
+    this.lines.length = 0;
+    this.stderr = "";
   }
 
   /** Writes a line as it is. */
@@ -137,7 +153,7 @@ export class AcpProcess implements AsyncDisposable {
     for (;;) {
       const found = look();
       if (found !== undefined) return found;
-      assert.equal(this.child.exitCode, null, `agentd ended: ${this.stderr}`);
+      assert.ok(this.isAlive, `agentd ended: ${this.stderr}`);
       await new Promise<void>((resolve) => this.#watchers.add(resolve));
     }
   }
@@ -150,8 +166,13 @@ export class AcpProcess implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    if (this.child.exitCode === null && this.child.signalCode === null) this.child.kill("SIGKILL");
+    if (this.isAlive) this.child.kill("SIGKILL");
     await this.exited;
+  }
+
+  #endFeed(): void {
+    this.#feed?.close();
+    this.#feed = undefined;
   }
 
   #take(chunk: Buffer): void {

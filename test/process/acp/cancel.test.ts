@@ -4,9 +4,12 @@ import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { test } from "node:test";
-import { choose, createAcpPlace, type AcpClient, type AcpProcess } from "../../harness/acp.ts";
+import { choose, type AcpClient, type AcpProcess } from "../../harness/acp.ts";
+import { sharedAcpPlaces } from "../../harness/acp-shared.ts";
 import { calling, saying, type ModelReply } from "../../harness/openai-server.ts";
 import { isAlive } from "../../unit/agent/mcp/fixture.ts";
+
+const sharedPlace = sharedAcpPlaces();
 
 /** Less than a turn takes that is not cancelled, and more than a busy machine needs. */
 const PATIENCE_MS = 60_000;
@@ -15,7 +18,7 @@ const endless: ModelReply = { pieces: [{ text: "Once upon a time" }, { hang: tru
 const terminal = (command: string) => ({ id: "call_1", name: "terminal", json: JSON.stringify({ command }) });
 
 test("a cancel during streaming ends the prompt once as cancelled, and no update follows", async () => {
-  await using place = await createAcpPlace({ replies: [endless, saying("still here")] });
+  await using place = await sharedPlace({ replies: [endless, saying("still here")] });
   const agentd = place.start();
   const editor = await agentd.client();
   const sessionId = await editor.session(place.folder);
@@ -33,7 +36,7 @@ test("a cancel during streaming ends the prompt once as cancelled, and no update
 });
 
 test("a cancel while a tool stops slowly fails the open call, ends the prompt, and the next prompt works", async () => {
-  await using place = await createAcpPlace({
+  await using place = await sharedPlace({
     replies: [
       calling(terminal("trap '' TERM; echo up; echo $$ > begun; sleep 300; touch over")),
       saying("still here"),
@@ -61,7 +64,7 @@ test("a cancel while a tool stops slowly fails the open call, ends the prompt, a
 });
 
 test("a cancel sent right after the prompt takes effect", async () => {
-  await using place = await createAcpPlace({ replies: [endless, endless, endless, saying("still here")] });
+  await using place = await sharedPlace({ replies: [endless, endless, endless, saying("still here")] });
   const agentd = place.start();
   const editor = await agentd.client();
   const sessionId = await editor.session(place.folder);
@@ -75,7 +78,7 @@ test("a cancel sent right after the prompt takes effect", async () => {
 });
 
 test("a turn stopped by `/stop` ends as cancelled", async () => {
-  await using place = await createAcpPlace({ replies: [endless] });
+  await using place = await sharedPlace({ replies: [endless] });
   const editor = await place.start().client();
   const sessionId = await editor.session(place.folder);
   const prompt = editor.prompt(sessionId, "tell me a story");
@@ -86,7 +89,7 @@ test("a turn stopped by `/stop` ends as cancelled", async () => {
 
 test("repeated, idle and unknown-session cancels do not affect the next prompt, and interrupt a tool once", async () => {
   const toolName = "cancel-marker";
-  await using place = await createAcpPlace({
+  await using place = await sharedPlace({
     replies: [
       calling(terminal("trap 'echo stop >> stops; exit' TERM; touch begun; sleep 300 & wait")),
       saying(`one ${toolName}`),
@@ -110,7 +113,7 @@ test("repeated, idle and unknown-session cancels do not affect the next prompt, 
 });
 
 test("$/cancel_request on session/prompt ends it as cancelled, and the connection stays usable", async () => {
-  await using place = await createAcpPlace({ replies: [endless, saying("still here")] });
+  await using place = await sharedPlace({ replies: [endless, saying("still here")] });
   const editor = await place.start().client();
   const sessionId = await editor.session(place.folder);
   const withdrawn = new AbortController();
@@ -127,7 +130,7 @@ test("$/cancel_request on session/prompt ends it as cancelled, and the connectio
 });
 
 test("$/cancel_request on session/load answers -32800, and the connection stays usable", async () => {
-  await using place = await createAcpPlace({ replies: [saying("one"), saying("two")] });
+  await using place = await sharedPlace({ replies: [saying("one"), saying("two")] });
   const agentd = place.start();
   const editor = await agentd.client();
   const sessionId = await editor.session(place.folder);

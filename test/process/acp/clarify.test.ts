@@ -5,7 +5,10 @@ import process from "node:process";
 import { test } from "node:test";
 import type { CreateElicitationRequest, CreateElicitationResponse } from "@agentclientprotocol/sdk/unstable";
 import { createAcpPlace, type AcpClient, type AcpClientOptions, type AcpPlace } from "../../harness/acp.ts";
+import { sharedAcpPlaces } from "../../harness/acp-shared.ts";
 import { calling, saying, type Replies } from "../../harness/openai-server.ts";
+
+const sharedPlace = sharedAcpPlaces();
 
 const COLOUR = { question: "Which colour?", choices: ["red", "blue"] };
 const SIZE = { question: "Which sizes?", choices: ["S", "M", "L"], multi_select: true };
@@ -53,7 +56,7 @@ const permissions = (editor: AcpClient) =>
   editor.seen.flatMap((each) => (each.kind === "permission" ? [each.request] : []));
 
 test("clarify shows its questions in one form, and the model gets the answers", async () => {
-  await using place = await createAcpPlace({ replies: asking(COLOUR, SIZE, NAME) });
+  await using place = await sharedPlace({ replies: asking(COLOUR, SIZE, NAME) });
   const content = { q1: "blue", q2: ["S", "L"], q3: "Ada", q9: "what nobody asked" };
   const { editor, asked } = await withForms(place, () => ({ action: "accept", content }));
   const sessionId = await editor.session(place.folder);
@@ -84,7 +87,7 @@ test("clarify shows its questions in one form, and the model gets the answers", 
 });
 
 test("a form accepts the user's own text beside the choices", async () => {
-  await using place = await createAcpPlace({ replies: asking(COLOUR) });
+  await using place = await sharedPlace({ replies: asking(COLOUR) });
   const { editor, asked } = await withForms(place, () => ({
     action: "accept",
     content: { q1_own: "green" },
@@ -97,7 +100,7 @@ test("a form accepts the user's own text beside the choices", async () => {
 
 for (const action of ["decline", "cancel"] as const) {
   test(`a form answered with ${action} skips its questions, and the turn continues`, async () => {
-    await using place = await createAcpPlace({ replies: asking(COLOUR, NAME) });
+    await using place = await sharedPlace({ replies: asking(COLOUR, NAME) });
     const { editor } = await withForms(place, () => ({ action }));
     const sessionId = await editor.session(place.folder);
     assert.equal((await editor.prompt(sessionId, "go")).stopReason, "end_turn");
@@ -106,7 +109,7 @@ for (const action of ["decline", "cancel"] as const) {
 }
 
 test("a cancel while a form is open withdraws the form and cancels the turn", async () => {
-  await using place = await createAcpPlace({ replies: asking(NAME) });
+  await using place = await sharedPlace({ replies: asking(NAME) });
   const shown = Promise.withResolvers<void>();
   const { editor } = await withForms(place, () => {
     shown.resolve();
@@ -121,7 +124,7 @@ test("a cancel while a form is open withdraws the form and cancels the turn", as
 });
 
 test("clarify without form support offers choices as permission requests, one question at a time", async () => {
-  await using place = await createAcpPlace({
+  await using place = await sharedPlace({
     replies: asking(COLOUR, { question: "Which way?", choices: ["left", "right"] }),
   });
   const picks = ["choice_2", "skip"];
@@ -145,14 +148,14 @@ test("clarify without form support offers choices as permission requests, one qu
 });
 
 test("a cancelled permission request of clarify cancels the turn", async () => {
-  await using place = await createAcpPlace({ replies: asking(COLOUR) });
+  await using place = await sharedPlace({ replies: asking(COLOUR) });
   const editor = await place.start().client({ permission: () => ({ outcome: { outcome: "cancelled" } }) });
   const sessionId = await editor.session(place.folder);
   assert.equal((await editor.prompt(sessionId, "go")).stopReason, "cancelled");
 });
 
 test("clarify without forms or permission requests ends the turn with its questions, and the next prompt answers them", async () => {
-  await using place = await createAcpPlace({ replies: asking(NAME, SIZE) });
+  await using place = await sharedPlace({ replies: asking(NAME, SIZE) });
   const editor = await place.start().client();
   const sessionId = await editor.session(place.folder);
   assert.equal((await editor.prompt(sessionId, "go")).stopReason, "end_turn");

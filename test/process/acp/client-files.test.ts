@@ -4,14 +4,11 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import { RequestError, type ClientCapabilities } from "@agentclientprotocol/sdk/unstable";
-import {
-  choose,
-  createAcpPlace,
-  type AcpClient,
-  type AcpClientOptions,
-  type AcpPlace,
-} from "../../harness/acp.ts";
+import { choose, type AcpClient, type AcpClientOptions, type AcpPlace } from "../../harness/acp.ts";
+import { sharedAcpPlaces } from "../../harness/acp-shared.ts";
 import { calling, saying, type ModelReply } from "../../harness/openai-server.ts";
+
+const sharedPlace = sharedAcpPlaces();
 
 const both: ClientCapabilities = { fs: { readTextFile: true, writeTextFile: true } };
 
@@ -73,7 +70,7 @@ function diffs(editor: AcpClient) {
 
 test("a client with file capabilities serves reads of unsaved text and gets all writes", async () => {
   const patch = "--- a/notes.txt\n+++ b/notes.txt\n@@ -1 +1 @@\n-unsaved two\n+patched by diff\n";
-  await using place = await createAcpPlace({
+  await using place = await sharedPlace({
     replies: calls(
       ["read_file", { path: "notes.txt" }],
       ["patch", { path: "notes.txt", old: "one", new: "two" }],
@@ -112,7 +109,7 @@ test("a client with file capabilities serves reads of unsaved text and gets all 
 });
 
 test("a write that the client refuses fails the tool call and leaves the disk unchanged", async () => {
-  await using place = await createAcpPlace({
+  await using place = await sharedPlace({
     replies: calls(
       ["write_file", { path: "new.txt", content: "x" }],
       ["patch", { path: "old.txt", old: "a", new: "b" }],
@@ -135,7 +132,7 @@ test("a write that the client refuses fails the tool call and leaves the disk un
 });
 
 test("the model learns why the client did not write a file, also where the reason is in the error's details", async () => {
-  await using place = await createAcpPlace({
+  await using place = await sharedPlace({
     replies: calls(["write_file", { path: "new.txt", content: "x" }]),
   });
   const editor = await place.start().client({
@@ -162,7 +159,7 @@ for (const { name, capabilities, config } of [
   },
 ]) {
   test(`files are read and written on disk with ${name}`, async () => {
-    await using place = await createAcpPlace({
+    await using place = await sharedPlace({
       config,
       replies: calls(
         ["read_file", { path: "notes.txt" }],
@@ -184,7 +181,7 @@ test("files outside the session's folders are read and written on disk, also thr
   const elsewhere = await realpath(await mkdtemp(join(tmpdir(), "agentd-elsewhere-")));
   await using _ = { [Symbol.asyncDispose]: () => rm(elsewhere, { recursive: true, force: true }) };
   const other = join(elsewhere, "other.txt");
-  await using place = await createAcpPlace({
+  await using place = await sharedPlace({
     replies: calls(
       ["read_file", { path: other }],
       ["write_file", { path: other, content: "written\n" }],
@@ -203,7 +200,7 @@ test("files outside the session's folders are read and written on disk, also thr
 });
 
 test("reads use the disk when the client answers with invalid data or not at all", async () => {
-  await using place = await createAcpPlace({
+  await using place = await sharedPlace({
     replies: calls(["read_file", { path: "odd.txt" }], ["read_file", { path: "never.txt" }]),
   });
   for (const name of ["odd", "never"]) await writeFile(join(place.folder, `${name}.txt`), `saved ${name}\n`);
@@ -220,7 +217,7 @@ test("reads use the disk when the client answers with invalid data or not at all
 });
 
 test("a cancel withdraws a write that the client never answers, and nothing is written", async () => {
-  await using place = await createAcpPlace({
+  await using place = await sharedPlace({
     replies: calls(["write_file", { path: "a.txt", content: "x" }]),
   });
   const program = place.start();
@@ -244,7 +241,7 @@ test("a cancel withdraws a write that the client never answers, and nothing is w
 });
 
 test("binary and missing files are not requested from the client", async () => {
-  await using place = await createAcpPlace({
+  await using place = await sharedPlace({
     replies: calls(["read_file", { path: "picture.bin" }], ["read_file", { path: "missing.txt" }]),
   });
   await writeFile(join(place.folder, "picture.bin"), Buffer.from([1, 0, 2]));
@@ -257,7 +254,7 @@ test("binary and missing files are not requested from the client", async () => {
 });
 
 test("files in additionalDirectories are read through the client, and an invalid directory answers -32602", async () => {
-  await using place = await createAcpPlace({
+  await using place = await sharedPlace({
     config: "approvals: { mode: ask }\n",
     replies: ({ body }, index) => {
       const root = /These folders belong to the work too: ([^,\s]+),/.exec(

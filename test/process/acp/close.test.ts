@@ -1,13 +1,15 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { createAcpPlace } from "../../harness/acp.ts";
+import { sharedAcpPlaces } from "../../harness/acp-shared.ts";
 import { history, load, opened, refused, resume, storeOf, told } from "../../harness/acp-sessions.ts";
 import { saying } from "../../harness/openai-server.ts";
+
+const sharedPlace = sharedAcpPlaces();
 
 const HANGS = { pieces: [{ text: "on and " }, { hang: true as const }] };
 
 test("session/close cancels running and queued prompts and keeps the transcript for a later load", async () => {
-  await using place = await createAcpPlace({ replies: (_, index) => (index === 0 ? HANGS : saying("back")) });
+  await using place = await sharedPlace({ replies: (_, index) => (index === 0 ? HANGS : saying("back")) });
   const client = await place.start().client();
   const id = await client.session(place.folder);
   await opened(client, id);
@@ -35,7 +37,7 @@ test("session/close cancels running and queued prompts and keeps the transcript 
 });
 
 test("session/delete cancels a turn in another process, removes the session everywhere and may be repeated", async () => {
-  await using place = await createAcpPlace({ replies: () => HANGS });
+  await using place = await sharedPlace({ replies: () => HANGS });
   const [first, second] = [await place.start().client(), await place.start().client()];
   const id = await first.session(place.folder);
   const turn = first.prompt(id, "go on");
@@ -60,7 +62,7 @@ test("session/delete cancels a turn in another process, removes the session ever
 });
 
 test("a load or resume that ends after the session is deleted answers -32002", async () => {
-  await using place = await createAcpPlace({ replies: () => saying("hi") });
+  await using place = await sharedPlace({ replies: () => saying("hi") });
   const client = await place.start().client();
   const { agent } = client;
   for (let round = 0; round < 8; round++) {

@@ -4,9 +4,12 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { pathToFileURL } from "node:url";
 import type { AvailableCommand } from "@agentclientprotocol/sdk/unstable";
-import { createAcpPlace, type AcpClient, type AcpPlace, type AcpProcess } from "../../harness/acp.ts";
+import type { AcpClient, AcpPlace, AcpProcess } from "../../harness/acp.ts";
+import { sharedAcpPlaces } from "../../harness/acp-shared.ts";
 import { asking, deciding, twoSteps } from "../../harness/acp-leave.ts";
 import { saying, type Replies } from "../../harness/openai-server.ts";
+
+const sharedPlace = sharedAcpPlaces();
 
 const counted: Replies = (_, index) => saying(`answer ${index}`);
 
@@ -41,7 +44,7 @@ function places({ lines }: AcpProcess, sessionId: string) {
 }
 
 test("available_commands_update follows the answer of session/new, load, resume and fork", async () => {
-  await using place = await createAcpPlace({ replies: counted });
+  await using place = await sharedPlace({ replies: counted });
   const process = place.start();
   const editor = await process.client();
   assert.match(JSON.stringify(editor.hello.agentCapabilities?._meta), /"slashCommands":true/);
@@ -68,7 +71,7 @@ test("available_commands_update follows the answer of session/new, load, resume 
 const ARGUMENTS: Readonly<Record<string, string>> = { steer: " it", queue: " it" };
 
 test("every advertised slash command works", async () => {
-  await using place = await createAcpPlace({
+  await using place = await sharedPlace({
     replies: counted,
     config:
       "quick_commands:\n  hey: { type: prompt, value: Say hey. }\n  st: { type: alias, value: status }\n",
@@ -103,7 +106,7 @@ test("every advertised slash command works", async () => {
 });
 
 test("a slash command answers or fails in one message that keeps its lines, without a model call", async () => {
-  await using place = await createAcpPlace({ replies: counted });
+  await using place = await sharedPlace({ replies: counted });
   const editor = await place.start().client();
   const sessionId = await editor.session(place.folder);
   assert.match(await told(editor, sessionId, "/version"), /^agentd \d/);
@@ -120,7 +123,7 @@ test("a slash command answers or fails in one message that keeps its lines, with
 });
 
 test("an unknown slash command, or one beside other blocks, goes to the model as text", async () => {
-  await using place = await createAcpPlace({ replies: counted });
+  await using place = await sharedPlace({ replies: counted });
   const editor = await place.start().client();
   const sessionId = await editor.session(place.folder);
   for (const text of ["/frobnicate now", "/etc/hosts is broken", "say /help", "/", "//help"]) {
@@ -139,7 +142,7 @@ test("an unknown slash command, or one beside other blocks, goes to the model as
 });
 
 test("a slash command takes the mention of a file beside it, and the model gets the file", async () => {
-  await using place = await createAcpPlace({
+  await using place = await sharedPlace({
     replies: counted,
     config: "quick_commands: { deploy: { type: prompt, value: 'Deploy as described in {args}.' } }\n",
   });
@@ -161,7 +164,7 @@ test("a slash command takes the mention of a file beside it, and the model gets 
 });
 
 test("slash commands answer during a turn, and one that needs an idle session reports that it is busy", async () => {
-  await using place = await createAcpPlace({ replies: twoSteps, config: asking });
+  await using place = await sharedPlace({ replies: twoSteps, config: asking });
   const { editor, asked, allow } = await deciding(place);
   const sessionId = await editor.session(place.folder);
   const turn = editor.prompt(sessionId, "go");
@@ -176,7 +179,7 @@ test("slash commands answer during a turn, and one that needs an idle session re
 test("`/steer` during a turn reaches the model at its next step, and `/queue` runs afterwards, also where prompts interrupt", async () => {
   // The configuration of the place ends with its sessions.
   const config = `  when_busy: interrupt\n${asking}`;
-  await using place = await createAcpPlace({ replies: twoSteps, config });
+  await using place = await sharedPlace({ replies: twoSteps, config });
   const { editor, asked, allow } = await deciding(place);
   const sessionId = await editor.session(place.folder);
   const turn = editor.prompt(sessionId, "go");
@@ -197,7 +200,7 @@ test("`/steer` during a turn reaches the model at its next step, and `/queue` ru
 });
 
 test("`/steer` without a running turn becomes a normal prompt", async () => {
-  await using place = await createAcpPlace({ replies: counted });
+  await using place = await sharedPlace({ replies: counted });
   const editor = await place.start().client({ capabilities: { session: { notices: {} } } });
   const sessionId = await editor.session(place.folder);
   assert.equal(await told(editor, sessionId, "/steer go on"), "answer 0");
@@ -206,7 +209,7 @@ test("`/steer` without a running turn becomes a normal prompt", async () => {
 });
 
 test("available_commands_update is sent again only when the slash commands change", async () => {
-  await using place = await createAcpPlace({ replies: counted });
+  await using place = await sharedPlace({ replies: counted });
   const editor = await place.start().client();
   const sessionId = await editor.session(place.folder);
   const names = () =>
@@ -224,7 +227,7 @@ test("available_commands_update is sent again only when the slash commands chang
 });
 
 test("`/model` selects the model and sends a config_option_update", async () => {
-  await using place = await createAcpPlace({ replies: counted });
+  await using place = await sharedPlace({ replies: counted });
   const editor = await place.start().client();
   const sessionId = await editor.session(place.folder);
   assert.match(await told(editor, sessionId, "/model local:other-model"), /^Model: local:other-model/);
@@ -238,7 +241,7 @@ test("`/model` selects the model and sends a config_option_update", async () => 
 });
 
 test("a cancelled slash command answers cancelled", async () => {
-  await using place = await createAcpPlace({
+  await using place = await sharedPlace({
     config: 'quick_commands:\n  wait: { type: exec, value: "touch began; sleep 600" }\n',
   });
   const editor = await place.start().client();

@@ -3,15 +3,18 @@ import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
 import type { SessionConfigOption } from "@agentclientprotocol/sdk/unstable";
-import { createAcpPlace, type AcpClient, type AcpPlace } from "../../harness/acp.ts";
+import { createAcpPlace, type AcpClient, type AcpPlace, type AcpPlaceOptions } from "../../harness/acp.ts";
+import { sharedAcpPlaces } from "../../harness/acp-shared.ts";
 import { load, refused, resume } from "../../harness/acp-sessions.ts";
 import { saying } from "../../harness/openai-server.ts";
+
+const sharedPlace = sharedAcpPlaces();
 
 const MODES = ["ask", "accept_edits", "dont_ask", "plan"];
 const EFFORTS = ["default", "none", "minimal", "low", "medium", "high", "xhigh"];
 
 /** The model says its own name. */
-const echoing = () => createAcpPlace({ replies: ({ body }) => saying(body.model) });
+const echoing: AcpPlaceOptions = { replies: ({ body }) => saying(body.model) };
 
 const connect = (place: AcpPlace, booleans = false) =>
   place.start().client(booleans ? { capabilities: { session: { configOptions: { boolean: {} } } } } : {});
@@ -50,7 +53,7 @@ const modeTold = (editor: AcpClient, sessionId: string, mode: string) =>
   );
 
 test("every answer that opens a session holds configOptions and modes with their current values", async () => {
-  await using place = await echoing();
+  await using place = await sharedPlace(echoing);
   const editor = await connect(place);
   const made = await editor.agent.request("session/new", { cwd: place.folder, mcpServers: [] });
   assert.deepEqual(valuesOf(made.configOptions), {
@@ -99,7 +102,7 @@ test("every answer that opens a session holds configOptions and modes with their
 });
 
 test("configOptions and modes stay in sync whichever request sets them, and set_config_option returns the full list", async () => {
-  await using place = await echoing();
+  await using place = await sharedPlace(echoing);
   const editor = await connect(place);
   const sessionId = await editor.session(place.folder);
   // Before the first prompt nothing of a session is saved; what is chosen is kept all the same.
@@ -135,7 +138,7 @@ test("configOptions and modes stay in sync whichever request sets them, and set_
 });
 
 test("options set concurrently before the session is saved are all kept", async () => {
-  await using place = await echoing();
+  await using place = await sharedPlace(echoing);
   const editor = await connect(place);
   const sessionId = await editor.session(place.folder);
   await Promise.all([
@@ -150,7 +153,7 @@ test("options set concurrently before the session is saved are all kept", async 
 });
 
 test("a client gets mode and title changes made by another program until it closes the session", async () => {
-  await using place = await echoing();
+  await using place = await sharedPlace(echoing);
   const [editor, other] = [await connect(place), await connect(place)];
   const sessionId = await editor.session(place.folder);
   await editor.prompt(sessionId, "hello");
@@ -177,7 +180,7 @@ test("a client gets mode and title changes made by another program until it clos
 });
 
 test("an unknown option id or value answers -32602 with the allowed ones and changes nothing", async () => {
-  await using place = await echoing();
+  await using place = await sharedPlace(echoing);
   const editor = await connect(place);
   const sessionId = await editor.session(place.folder);
   const cases: readonly (readonly [Promise<unknown>, RegExp])[] = [
@@ -218,7 +221,7 @@ test("an unknown option id or value answers -32602 with the allowed ones and cha
 });
 
 test("a client that supports boolean options can set `yolo` as one", async () => {
-  await using place = await echoing();
+  await using place = await sharedPlace(echoing);
   const editor = await connect(place, true);
   const { sessionId, configOptions } = await editor.agent.request("session/new", {
     cwd: place.folder,
@@ -239,7 +242,7 @@ test("a client that supports boolean options can set `yolo` as one", async () =>
 });
 
 test("`acp.legacy_models: false` omits the models field for older clients, and session/set_model still works", async () => {
-  await using place = await createAcpPlace({ config: "acp: { legacy_models: false }\n" });
+  await using place = await sharedPlace({ config: "acp: { legacy_models: false }\n" });
   const editor = await connect(place);
   const made = await editor.agent.request("session/new", { cwd: place.folder, mcpServers: [] });
   assert.deepEqual(Object.keys(made).toSorted(), ["configOptions", "modes", "sessionId"]);
@@ -250,7 +253,7 @@ test("`acp.legacy_models: false` omits the models field for older clients, and s
 });
 
 test("a model change applies to one session only and survives a resume", async () => {
-  await using place = await echoing();
+  await using place = await sharedPlace(echoing);
   const first = place.start();
   const editor = await first.client();
   const [a, b] = [await editor.session(place.folder), await editor.session(place.folder)];
@@ -274,7 +277,7 @@ test("a model change applies to one session only and survives a resume", async (
 });
 
 test("`/model`, set_config_option and session/set_model select a model alike, and each sends one config_option_update", async () => {
-  await using place = await echoing();
+  await using place = await sharedPlace(echoing);
   const editor = await connect(place);
   const ways: readonly ((sessionId: string, model: string) => Promise<unknown>)[] = [
     (sessionId, model) => editor.prompt(sessionId, `/model ${model}`),
@@ -297,7 +300,7 @@ test("`/model`, set_config_option and session/set_model select a model alike, an
 });
 
 test("a model that is no longer configured stays selected, and prompts fail until another is selected", async () => {
-  await using place = await echoing();
+  await using place = await createAcpPlace(echoing);
   const first = place.start();
   const editor = await first.client();
   const sessionId = await editor.session(place.folder);

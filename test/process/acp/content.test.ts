@@ -4,9 +4,12 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { pathToFileURL } from "node:url";
 import { RequestError, type ContentBlock } from "@agentclientprotocol/sdk/unstable";
-import { createAcpPlace, type AcpClient, type AcpPlace } from "../../harness/acp.ts";
+import type { AcpClient, AcpPlace } from "../../harness/acp.ts";
+import { sharedAcpPlaces } from "../../harness/acp-shared.ts";
 import { saying } from "../../harness/openai-server.ts";
 import { pngBytes } from "../../unit/agent/attachments/images.ts";
+
+const sharedPlace = sharedAcpPlaces();
 
 const said = (text: string): ContentBlock => ({ type: "text", text });
 
@@ -35,7 +38,7 @@ function refused(prompt: Promise<unknown>, message: RegExp): Promise<void> {
 }
 
 test("text, linked files, embedded text and images of a prompt reach the model as separate parts", async () => {
-  await using place = await createAcpPlace({ replies: () => saying("ok") });
+  await using place = await sharedPlace({ replies: () => saying("ok") });
   const editor = await place.start().client();
   assert.deepEqual(editor.hello.agentCapabilities?.promptCapabilities, {
     image: true,
@@ -73,7 +76,7 @@ test("text, linked files, embedded text and images of a prompt reach the model a
 });
 
 test("an unsupported prompt block answers -32602 with its index, and the session stays usable", async () => {
-  await using place = await createAcpPlace({ replies: () => saying("ok") });
+  await using place = await sharedPlace({ replies: () => saying("ok") });
   const editor = await place.start().client();
   const sessionId = await editor.session(place.folder);
   const data = Buffer.from("no image").toString("base64");
@@ -100,7 +103,7 @@ test("an unsupported prompt block answers -32602 with its index, and the session
 });
 
 test("an empty prompt ends without a model call", async () => {
-  await using place = await createAcpPlace({ replies: () => saying("ok") });
+  await using place = await sharedPlace({ replies: () => saying("ok") });
   const editor = await place.start().client();
   const sessionId = await editor.session(place.folder);
   for (const blocks of [[], [said("")], [said(" \n")]]) {
@@ -111,7 +114,7 @@ test("an empty prompt ends without a model call", async () => {
 });
 
 test("a linked file is read unsaved from the client, or from disk when the client fails", async () => {
-  await using place = await createAcpPlace({ replies: () => saying("ok") });
+  await using place = await sharedPlace({ replies: () => saying("ok") });
   const asked: string[] = [];
   const editor = await place.start().client({
     capabilities: { fs: { readTextFile: true } },

@@ -3,8 +3,11 @@ import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
 import { RequestError } from "@agentclientprotocol/sdk/unstable";
-import { choose, createAcpPlace, type AcpClient } from "../../harness/acp.ts";
+import { choose, type AcpClient } from "../../harness/acp.ts";
+import { sharedAcpPlaces } from "../../harness/acp-shared.ts";
 import { calling, saying, tooLong, type ModelReply } from "../../harness/openai-server.ts";
+
+const sharedPlace = sharedAcpPlaces();
 
 interface Case {
   readonly name: string;
@@ -54,7 +57,7 @@ const cases: readonly Case[] = [
 
 test("a provider error fails the prompt with its kind and a code, and the next prompt works", async () => {
   const replies: ModelReply[] = [];
-  await using place = await createAcpPlace({ replies: () => replies.shift() ?? saying("well again") });
+  await using place = await sharedPlace({ replies: () => replies.shift() ?? saying("well again") });
   const agentd = place.start();
   const editor = await agentd.client();
   for (const { name, reply, code, data } of cases) {
@@ -84,7 +87,7 @@ test("a provider error fails the prompt with its kind and a code, and the next p
 
 test("repeated provider errors 500 and 503 are reported as kind provider and overloaded", async () => {
   const replies: ModelReply[] = [];
-  await using place = await createAcpPlace({ replies: () => replies[0] ?? saying("well again") });
+  await using place = await sharedPlace({ replies: () => replies[0] ?? saying("well again") });
   const editor = await place.start().client();
   const sessionId = await editor.session(place.folder);
   for (const [status, kind] of [
@@ -106,7 +109,7 @@ for (const { name, capabilities } of [
 ]) {
   test(`a retry of the provider is reported as ${name} while the prompt waits`, async () => {
     const limited = { status: 429, headers: { "retry-after": "1" }, body: secretly(429) };
-    await using place = await createAcpPlace({ replies: [limited, saying("well again")] });
+    await using place = await sharedPlace({ replies: [limited, saying("well again")] });
     const editor = await place.start().client({ capabilities });
     await editor.prompt(await editor.session(place.folder), "hello");
     const retry = /The provider local failed; trying again in 1 seconds\./;
@@ -122,7 +125,7 @@ for (const { name, capabilities } of [
 
 test("a provider that stays silent too long is reported as kind network", async () => {
   const replies: ModelReply[] = [{ pieces: [{ text: "half" }, { hang: true }] }];
-  await using place = await createAcpPlace({ replies: () => replies.shift() ?? saying("well again") });
+  await using place = await sharedPlace({ replies: () => replies.shift() ?? saying("well again") });
   const config = join(place.home, "config.yaml");
   const written = await readFile(config, "utf8");
   await writeFile(
@@ -139,7 +142,7 @@ test("a provider that stays silent too long is reported as kind network", async 
 
 test("partial text stays after a provider failure, and no other text is added", async () => {
   const replies: ModelReply[] = [{ pieces: [{ text: "half an answ" }, { cut: true }] }];
-  await using place = await createAcpPlace({ replies: () => replies.shift() ?? saying("whole") });
+  await using place = await sharedPlace({ replies: () => replies.shift() ?? saying("whole") });
   const editor = await place.start().client();
   const sessionId = await editor.session(place.folder);
   await failure(editor, sessionId, "hello");
@@ -147,7 +150,7 @@ test("partial text stays after a provider failure, and no other text is added", 
 });
 
 test("a length stop answers max_tokens", async () => {
-  await using place = await createAcpPlace({
+  await using place = await sharedPlace({
     replies: [{ pieces: [{ text: "and so on and" }, { finish: "length" }] }],
   });
   const editor = await place.start().client();
@@ -158,7 +161,7 @@ test("a length stop answers max_tokens", async () => {
 const refused: ModelReply = { pieces: [{ text: "I will not." }, { finish: "content_filter" }] };
 
 test("a refused prompt and its answer are gone from the next model call and from session/load", async () => {
-  await using place = await createAcpPlace({
+  await using place = await sharedPlace({
     replies: [saying("first answer"), refused, saying("third answer")],
   });
   const agentd = place.start();
@@ -187,7 +190,7 @@ test("a refused prompt and its answer are gone from the next model call and from
 });
 
 test("a refusal after a tool call ends the turn with a message and keeps it in the conversation", async () => {
-  await using place = await createAcpPlace({
+  await using place = await sharedPlace({
     replies: [
       calling({ id: "call_1", name: "terminal", json: JSON.stringify({ command: "echo made > file" }) }),
       refused,
@@ -203,7 +206,7 @@ test("a refusal after a tool call ends the turn with a message and keeps it in t
 });
 
 test("a turn that reaches agent.max_steps answers max_turn_requests", async () => {
-  await using place = await createAcpPlace({
+  await using place = await sharedPlace({
     replies: (_, index) =>
       calling({ id: `call_${index}`, name: "terminal", json: JSON.stringify({ command: "true" }) }),
     config: "agent:\n  max_steps: 3\n",

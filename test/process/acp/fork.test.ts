@@ -2,9 +2,12 @@ import assert from "node:assert/strict";
 import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
-import { createAcpPlace, type AcpClient } from "../../harness/acp.ts";
+import type { AcpClient } from "../../harness/acp.ts";
+import { sharedAcpPlaces } from "../../harness/acp-shared.ts";
 import { history, load, opened, refused } from "../../harness/acp-sessions.ts";
 import { calling, saying } from "../../harness/openai-server.ts";
+
+const sharedPlace = sharedAcpPlaces();
 
 function fork({ agent }: AcpClient, sessionId: string, cwd: string) {
   return agent.request("session/fork", { sessionId, cwd, mcpServers: [] });
@@ -12,7 +15,7 @@ function fork({ agent }: AcpClient, sessionId: string, cwd: string) {
 
 test("a fork copies the complete messages, the model and the mode without replay, and the parent continues alone", async () => {
   const waits = { id: "c1", name: "terminal", json: JSON.stringify({ command: UNTIL_GO }) };
-  await using place = await createAcpPlace({
+  await using place = await sharedPlace({
     replies: ({ body }) => {
       const last = body.messages.at(-1);
       if (String(last?.["content"]) === "wait") return calling(waits);
@@ -60,7 +63,7 @@ test("a fork copies the complete messages, the model and the mode without replay
 });
 
 test("a fork of a session without messages is an empty session with the same mode", async () => {
-  await using place = await createAcpPlace({ replies: [saying("ok")] });
+  await using place = await sharedPlace({ replies: [saying("ok")] });
   const client = await place.start().client();
   const parent = await client.session(place.folder);
   for (const mode of [undefined, "plan"]) {
@@ -76,7 +79,7 @@ test("a fork of a session without messages is an empty session with the same mod
 });
 
 test("a fork without a folder works in the folder of its parent", async () => {
-  await using place = await createAcpPlace();
+  await using place = await sharedPlace();
   const client = await place.start().client();
   const parent = await client.session(place.folder);
   await client.prompt(parent, "hello");
@@ -86,7 +89,7 @@ test("a fork without a folder works in the folder of its parent", async () => {
 });
 
 test("a fork with an invalid folder or MCP server fails and creates no session", async () => {
-  await using place = await createAcpPlace();
+  await using place = await sharedPlace();
   const client = await place.start().client();
   const parent = await client.session(place.folder);
   await client.prompt(parent, "hello");

@@ -1,6 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { choose, createAcpPlace, type AcpClient } from "../../harness/acp.ts";
+import { sharedAcpPlaces } from "../../harness/acp-shared.ts";
+
+const sharedPlace = sharedAcpPlaces();
 
 const config = "approvals: { mode: always_ask }\n";
 const command = "run: echo hello >> made.txt";
@@ -10,7 +13,7 @@ const questions = (editor: AcpClient, sessionId: string): number =>
   editor.seen.filter((each) => each.kind === "permission" && each.request.sessionId === sessionId).length;
 
 test("allow_session covers the same command in its session, and no other command or session", async () => {
-  await using place = await createAcpPlace({ config });
+  await using place = await sharedPlace({ config });
   const editor = await place
     .start()
     .client({ permission: () => ({ outcome: { outcome: "selected", optionId: "allow_session" } }) });
@@ -24,7 +27,7 @@ test("allow_session covers the same command in its session, and no other command
 });
 
 test("a session grant does not apply to a concurrent session", async () => {
-  await using place = await createAcpPlace({ config });
+  await using place = await sharedPlace({ config });
   const held = Promise.withResolvers<void>();
   const editor = await place.start().client({
     permission: async ({ sessionId }) => {
@@ -66,7 +69,7 @@ test("allow_always persists across a restart", async () => {
 });
 
 test("allow_once ends with the call, and allow_session ends with the process", async () => {
-  await using place = await createAcpPlace({ config });
+  await using place = await sharedPlace({ config });
   const first = place.start();
   const answers = ["allow_once", "allow_once", "allow_session"];
   const before = await first.client({
@@ -84,7 +87,7 @@ test("allow_once ends with the call, and allow_session ends with the process", a
 });
 
 test("deny_session denies the same command again without asking, in its session only, even for a command that can only be allowed once", async () => {
-  await using place = await createAcpPlace({ config });
+  await using place = await sharedPlace({ config });
   const options: string[] = [];
   const editor = await place.start().client({
     permission: (request) => {

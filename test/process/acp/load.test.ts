@@ -5,6 +5,7 @@ import { test } from "node:test";
 import type { SessionUpdate } from "@agentclientprotocol/sdk/unstable";
 import type { Message } from "../../../src/agent/engine.ts";
 import { choose, createAcpPlace } from "../../harness/acp.ts";
+import { sharedAcpPlaces } from "../../harness/acp-shared.ts";
 import {
   history,
   load,
@@ -15,6 +16,8 @@ import {
   storeOf,
 } from "../../harness/acp-sessions.ts";
 import { calling, saying, type Piece } from "../../harness/openai-server.ts";
+
+const sharedPlace = sharedAcpPlaces();
 
 /** Chunks of one message as one, without what only the live view has. */
 function merged(updates: readonly SessionUpdate[]): string[] {
@@ -58,7 +61,7 @@ function callPieces(index: number, id: string, name: string, input: unknown): re
 }
 
 test("session/load replays the history in order before its answer, with the live message ids", async () => {
-  await using place = await createAcpPlace({ replies: answers });
+  await using place = await sharedPlace({ replies: answers });
   const live = await place.start().client({ permission: choose("allow_once") });
   const id = await live.session(place.folder);
   await live.prompt(id, "write a file");
@@ -128,7 +131,7 @@ test("session/load replays the history in order before its answer, with the live
 });
 
 test("session/load replays a transcript without journal events and hides steering and summaries", async () => {
-  await using place = await createAcpPlace({ replies: [saying("more")] });
+  await using place = await sharedPlace({ replies: [saying("more")] });
   const call = { type: "tool_call" as const, callId: "c1", tool: "terminal", input: { command: "ls" } };
   const messages: Message[] = [
     { role: "system", text: "hidden rules" },
@@ -168,7 +171,7 @@ test("session/load replays a transcript without journal events and hides steerin
 });
 
 test("a replay holds no terminal references and no update above 256 KiB, and keeps all 500 messages", async () => {
-  await using place = await createAcpPlace();
+  await using place = await sharedPlace();
   const long = "🙂\u0000 ".repeat(120_000);
   const blob = Buffer.alloc(3_000_000, 1).toString("base64");
   const huge: Message[] = [
@@ -247,7 +250,7 @@ test("$/cancel_request on a long session/load answers -32800, and the session ca
 
 test("a client that loads or resumes a session with a turn in another process gets its updates to the end", async () => {
   const waits = { id: "c1", name: "terminal", json: JSON.stringify({ command: UNTIL_GO }) };
-  await using place = await createAcpPlace({
+  await using place = await sharedPlace({
     replies: (_, index) => (index === 0 ? calling(waits) : saying("Late words.")),
   });
   const first = await place.start().client();
@@ -278,7 +281,7 @@ test("a client that loads or resumes a session with a turn in another process ge
 
 test("a watching client stops the turn by a cancel, and not by closing the session or exiting", async () => {
   const waits = { id: "c1", name: "terminal", json: JSON.stringify({ command: UNTIL_GO }) };
-  await using place = await createAcpPlace({ replies: () => calling(waits) });
+  await using place = await sharedPlace({ replies: () => calling(waits) });
   const first = await place.start().client();
   const id = await first.session(place.folder);
   const turn = first.prompt(id, "go");

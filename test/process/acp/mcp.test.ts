@@ -14,9 +14,12 @@ import { SSEServerTransport } from "@modelcontextprotocol/sdk/server/sse.js";
 import { StreamableHTTPServerTransport } from "@modelcontextprotocol/sdk/server/streamableHttp.js";
 import { z } from "zod";
 import { choose, createAcpPlace, type AcpClient, type AcpPlace } from "../../harness/acp.ts";
+import { sharedAcpPlaces } from "../../harness/acp-shared.ts";
 import { calling, saying, type ModelRequest, type Replies } from "../../harness/openai-server.ts";
 import { scriptCommand } from "../../harness/program.ts";
 import { isAlive, pidsIn, until } from "../../unit/agent/mcp/fixture.ts";
+
+const sharedPlace = sharedAcpPlaces();
 
 /** They start in half the time with it. */
 const compileCache: readonly EnvVariable[] = Object.entries(process.env).flatMap(([name, value]) =>
@@ -76,7 +79,7 @@ async function gone(pids: readonly number[]): Promise<void> {
 
 test("MCP servers that hang, exit or answer 401 do not hold up session/new, are reported, and leave healthy ones usable", async () => {
   await withPatience(async (seconds) => {
-    await using place = await createAcpPlace({
+    await using place = await sharedPlace({
       replies: obedient,
       config: `mcp: { start_timeout_seconds: ${seconds} }\nacp: { mcp_timeout_seconds: ${seconds / 4} }\n`,
     });
@@ -129,7 +132,7 @@ test("MCP servers that hang, exit or answer 401 do not hold up session/new, are 
 
 test("a client without notices reads in the conversation which MCP server a prompt waits for, and which has failed", async () => {
   await withPatience(async (seconds) => {
-    await using place = await createAcpPlace({
+    await using place = await sharedPlace({
       replies: obedient,
       config: `mcp: { start_timeout_seconds: ${seconds} }\nacp: { mcp_wait_seconds: 0.1 }\n`,
     });
@@ -174,7 +177,7 @@ test("MCP server processes end after session/delete, end of input, SIGTERM and S
 });
 
 test("each session uses the MCP servers named for it, also when names are equal", async () => {
-  await using place = await createAcpPlace({
+  await using place = await sharedPlace({
     replies: obedient,
     config: `mcp: { servers: { shared: ${JSON.stringify(
       (({ command, args }) => ({ command, args }))(raw("", "good") as { command: string; args: string[] }),
@@ -220,7 +223,7 @@ test("each session uses the MCP servers named for it, also when names are equal"
 });
 
 test("a session uses an MCP server of type sse with its headers, and reports one that is gone", async () => {
-  await using place = await createAcpPlace({ replies: obedient });
+  await using place = await sharedPlace({ replies: obedient });
   const transports = new Map<string, SSEServerTransport>();
   await using web = await listen(async (request, response) => {
     const id = new URL(request.url ?? "", "http://localhost").searchParams.get("sessionId") ?? "";
@@ -264,7 +267,7 @@ test("a remembered approval for an MCP tool applies to that server, not to its n
 });
 
 test("a session loaded again with other MCP servers uses those, and unchanged servers keep running", async () => {
-  await using place = await createAcpPlace({ replies: obedient });
+  await using place = await sharedPlace({ replies: obedient });
   const editor = await place.start().client(started);
   const [one, two] = [join(place.base, "one"), join(place.base, "two")];
   const sessionId = await open(editor, place.folder, [good("one", one)]);
@@ -283,7 +286,7 @@ test("a session loaded again with other MCP servers uses those, and unchanged se
 });
 
 test("a failed MCP server is tried again when the session is loaded again", async () => {
-  await using place = await createAcpPlace({ replies: obedient });
+  await using place = await sharedPlace({ replies: obedient });
   const editor = await place.start().client({ ...started, capabilities: { session: { notices: {} } } });
   const [flag, pids] = [join(place.base, "flag"), join(place.base, "pids")];
   const { command, args } = good("", pids) as { command: string; args: string[] };
@@ -304,7 +307,7 @@ test("a failed MCP server is tried again when the session is loaded again", asyn
 });
 
 test("a prompt that waits for an MCP server to start can be cancelled", async () => {
-  await using place = await createAcpPlace({
+  await using place = await sharedPlace({
     replies: obedient,
     // The server is given up far behind the end of this test.
     config: "mcp: { start_timeout_seconds: 300 }\nacp: { mcp_wait_seconds: 0.5 }\n",
@@ -318,7 +321,7 @@ test("a prompt that waits for an MCP server to start can be cancelled", async ()
 });
 
 test("$/cancel_request on session/new, resume and fork answers -32800 and leaves no session or server", async () => {
-  await using place = await createAcpPlace({ replies: obedient, config: "acp: { mcp_wait_seconds: 20 }\n" });
+  await using place = await sharedPlace({ replies: obedient, config: "acp: { mcp_wait_seconds: 20 }\n" });
   const agentd = place.start();
   const editor = await agentd.client(started);
   const parent = await open(editor, place.folder, []);
@@ -379,7 +382,7 @@ test("MCP servers start in the session's folder, and their secrets stay out of u
 });
 
 test("session/new answers -32602 for an MCP server without args, of type acp, with a bad URL, or one of too many", async () => {
-  await using place = await createAcpPlace();
+  await using place = await sharedPlace();
   const agentd = place.start();
   const editor = await agentd.client();
   const capabilities = editor.hello.agentCapabilities?.mcpCapabilities;
@@ -404,7 +407,7 @@ test("session/new answers -32602 for an MCP server without args, of type acp, wi
 });
 
 test("images of an MCP tool are shown in its call, live and replayed, and an image beyond the limit is only mentioned", async () => {
-  await using place = await createAcpPlace({ replies: obedient });
+  await using place = await sharedPlace({ replies: obedient });
   const small = Buffer.alloc(3_000, 7).toString("base64");
   const large = Buffer.alloc(1_000_000).toString("base64");
   await using web = await listen(async (request, response) => {

@@ -2,9 +2,12 @@ import assert from "node:assert/strict";
 import { access, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
-import { choose, createAcpPlace, type AcpClient } from "../../harness/acp.ts";
+import { choose, type AcpClient } from "../../harness/acp.ts";
+import { sharedAcpPlaces } from "../../harness/acp-shared.ts";
 import { load, saveConversations, storeOf } from "../../harness/acp-sessions.ts";
 import { calling, saying, type ModelRequest, type Replies } from "../../harness/openai-server.ts";
+
+const sharedPlace = sharedAcpPlaces();
 
 const writing = (path: string) =>
   calling({ id: `call_${path}`, name: "write_file", json: JSON.stringify({ path, content: "made" }) });
@@ -29,7 +32,7 @@ const inMode = (editor: AcpClient, sessionId: string, modeId: string) =>
   editor.agent.request("session/set_mode", { sessionId, modeId });
 
 test("plan mode refuses an edit and instructs the model to present a plan, and another mode makes the edit", async () => {
-  await using place = await createAcpPlace({
+  await using place = await sharedPlace({
     config: "approvals: { mode: yolo }\n",
     replies: ({ body }) =>
       body.messages.at(-1)?.["role"] === "tool" ? saying("Here is my plan.") : writing("made.txt"),
@@ -64,7 +67,7 @@ for (const [optionId, mode] of [
 ] as const) {
   test(`a plan approved with ${optionId} switches to ${mode}, and the agent carries it out in the same turn`, async () => {
     let written = false;
-    await using place = await createAcpPlace({
+    await using place = await sharedPlace({
       replies: (request, index) => {
         if (written) return saying("done");
         const reply = presenting(request, index);
@@ -99,7 +102,7 @@ for (const [optionId, mode] of [
 }
 
 test("a plan that is not approved leaves the session in plan mode, and only sessions in plan mode can present one", async () => {
-  await using place = await createAcpPlace({ replies: presenting });
+  await using place = await sharedPlace({ replies: presenting });
   const editor = await place.start().client({
     permission: () => ({ outcome: { outcome: "selected", optionId: "choice_3" } }),
   });
@@ -114,7 +117,7 @@ test("a plan that is not approved leaves the session in plan mode, and only sess
 });
 
 test("accept_edits writes files in the session's folder without approval and requires it for commands and other paths", async () => {
-  await using place = await createAcpPlace({ config: strict });
+  await using place = await sharedPlace({ config: strict });
   const editor = await place.start().client({ permission: choose("reject_once") });
   const sessionId = await editor.session(place.folder);
   await editor.prompt(sessionId, "write a.txt: one");
@@ -130,7 +133,7 @@ test("accept_edits writes files in the session's folder without approval and req
 });
 
 test("dont_ask runs commands without approval and requires it for sensitive paths", async () => {
-  await using place = await createAcpPlace({ config: strict });
+  await using place = await sharedPlace({ config: strict });
   await writeFile(join(place.folder, ".env"), "KEY=hidden-in-a-file");
   const editor = await place.start().client({ permission: choose("reject_once") });
   const sessionId = await editor.session(place.folder);
@@ -147,7 +150,7 @@ test("dont_ask runs commands without approval and requires it for sensitive path
 });
 
 test("a mode selected during a turn applies from its next tool call", async () => {
-  await using place = await createAcpPlace({
+  await using place = await sharedPlace({
     config: strict,
     replies: [writing("a"), writing("b"), saying("done")],
   });
@@ -165,7 +168,7 @@ test("a mode selected during a turn applies from its next tool call", async () =
 });
 
 test("a new session is in mode ask, where each edit waits for approval with its diff, also in /tmp", async () => {
-  await using place = await createAcpPlace();
+  await using place = await sharedPlace();
   await writeFile(join(place.folder, "a.txt"), "one\n");
   const editor = await place.start().client({ permission: choose("reject_once") });
   const { sessionId, modes } = await editor.agent.request("session/new", {
@@ -197,7 +200,7 @@ test("a new session is in mode ask, where each edit waits for approval with its 
 });
 
 test("mode ask survives a reload, and approval of edits for the session ends with its folder and its process", async () => {
-  await using place = await createAcpPlace();
+  await using place = await sharedPlace();
   const first = place.start();
   const editor = await first.client({ permission: choose("allow_always") });
   const sessionId = await editor.session(place.folder);
@@ -221,7 +224,7 @@ test("mode ask survives a reload, and approval of edits for the session ends wit
 });
 
 test("a session of another surface without a chosen mode shows accept_edits and edits without asking", async () => {
-  await using place = await createAcpPlace();
+  await using place = await sharedPlace();
   {
     await using store = await storeOf(place);
     await saveConversations(store, [
@@ -243,7 +246,7 @@ const modesShown = (editor: AcpClient) =>
   editor.updates("current_mode_update").map(({ currentModeId }) => currentModeId);
 
 test("a client without boolean options shows no approvals as the mode, and choosing a mode switches approvals on", async () => {
-  await using place = await createAcpPlace();
+  await using place = await sharedPlace();
   const editor = await place.start().client({ permission: choose("reject_once") });
   const sessionId = await editor.session(place.folder);
   await editor.prompt(sessionId, "/yolo on");
@@ -270,7 +273,7 @@ test("a client without boolean options shows no approvals as the mode, and choos
 });
 
 test("a client with boolean options keeps the mode and the switch apart", async () => {
-  await using place = await createAcpPlace();
+  await using place = await sharedPlace();
   const editor = await place.start().client({
     capabilities: { session: { configOptions: { boolean: {} } } } as never,
     permission: choose("reject_once"),
@@ -290,14 +293,14 @@ test("a client with boolean options keeps the mode and the switch apart", async 
 });
 
 test("a client sees that the configuration switches approvals off", async () => {
-  await using place = await createAcpPlace({ config: "approvals: { mode: yolo }\n" });
+  await using place = await sharedPlace({ config: "approvals: { mode: yolo }\n" });
   const editor = await place.start().client();
   const { modes } = await editor.agent.request("session/new", { cwd: place.folder, mcpServers: [] });
   assert.equal(modes?.currentModeId, "yolo");
 });
 
 test("switching approvals back on applies to the turn that runs", async () => {
-  await using place = await createAcpPlace({
+  await using place = await sharedPlace({
     replies: [calling(terminal("rm -rf one")), calling(terminal("rm -rf two")), saying("done")],
   });
   const editor = await place.start().client({
@@ -314,7 +317,7 @@ test("switching approvals back on applies to the turn that runs", async () => {
 });
 
 test("a command that ends with another exit code than 0 is failed, live and replayed, and keeps its output", async () => {
-  await using place = await createAcpPlace({
+  await using place = await sharedPlace({
     replies: [calling(terminal("echo before; exit 3")), calling(terminal("echo fine")), saying("done")],
   });
   const editor = await place.start().client({ permission: choose("allow_once") });

@@ -3,7 +3,10 @@ import { access } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
 import { choose, createAcpPlace, type AcpClient, type AcpProcess, type Seen } from "../../harness/acp.ts";
+import { sharedAcpPlaces } from "../../harness/acp-shared.ts";
 import { calling, saying } from "../../harness/openai-server.ts";
+
+const sharedPlace = sharedAcpPlaces();
 
 const asking = "approvals: { mode: always_ask }\n";
 
@@ -30,7 +33,7 @@ function cancellations({ lines }: AcpProcess): unknown[] {
 }
 
 test("a permission request follows its tool call, shows the command and offers the narrowest approval first", async () => {
-  await using place = await createAcpPlace({ config: asking });
+  await using place = await sharedPlace({ config: asking });
   const editor = await place.start().client({ permission: choose("allow_once") });
   const sessionId = await editor.session(place.folder);
   await editor.prompt(sessionId, "run: echo one > made.txt");
@@ -74,7 +77,7 @@ test("a permission request follows its tool call, shows the command and offers t
 });
 
 test("a cancel during a permission request withdraws it and ends the prompt as cancelled", async () => {
-  await using place = await createAcpPlace({ config: asking });
+  await using place = await sharedPlace({ config: asking });
   const program = place.start();
   const editor = await program.client();
   const sessionId = await editor.session(place.folder);
@@ -89,7 +92,7 @@ test("a cancel during a permission request withdraws it and ends the prompt as c
 for (const order of ["cancel first", "answer first"] as const) {
   const runs = order === "cancel first" ? 50 : 20;
   test(`a tool does not run when a cancel and its approval arrive in one write (${runs} runs, ${order})`, async () => {
-    await using place = await createAcpPlace({ config: asking });
+    await using place = await sharedPlace({ config: asking });
     const program = place.start();
     const editor = await program.client();
     const sessionId = await editor.session(place.folder);
@@ -112,7 +115,7 @@ for (const order of ["cancel first", "answer first"] as const) {
 }
 
 test("a cancelled permission request ends the turn as cancelled", async () => {
-  await using place = await createAcpPlace({ config: asking });
+  await using place = await sharedPlace({ config: asking });
   const editor = await place.start().client({ permission: () => ({ outcome: { outcome: "cancelled" } }) });
   const sessionId = await editor.session(place.folder);
   assert.equal((await editor.prompt(sessionId, "run: touch marker")).stopReason, "cancelled");
@@ -121,7 +124,7 @@ test("a cancelled permission request ends the turn as cancelled", async () => {
 });
 
 test("an unknown optionId denies the tool call", async () => {
-  await using place = await createAcpPlace({ config: asking });
+  await using place = await sharedPlace({ config: asking });
   const options = ["allow", "", "ALLOW_ONCE", "allow_session "];
   const editor = await place.start().client({
     permission: () => ({ outcome: { outcome: "selected", optionId: options.shift() ?? "allow_once" } }),
@@ -137,7 +140,7 @@ test("an unknown optionId denies the tool call", async () => {
 });
 
 test("an option that was not offered denies the tool call", async () => {
-  await using place = await createAcpPlace();
+  await using place = await sharedPlace();
   const editor = await place
     .start()
     .client({ permission: () => ({ outcome: { outcome: "selected", optionId: "allow_always" } }) });
@@ -168,7 +171,7 @@ test("a client error on a permission request denies the call, and later calls ar
 });
 
 test("a malformed permission answer denies the tool call", async () => {
-  await using place = await createAcpPlace({ config: asking });
+  await using place = await sharedPlace({ config: asking });
   const program = place.start();
   const editor = await program.client();
   for (const result of [
@@ -212,7 +215,7 @@ test("acp.approval_timeout_seconds denies the call as timed out, and a late answ
 test("a permission request of a sub-agent names a tool call that was sent before", async () => {
   const task = JSON.stringify({ tasks: [{ goal: "make the marker" }] });
   const command = JSON.stringify({ command: "touch marker" });
-  await using place = await createAcpPlace({
+  await using place = await sharedPlace({
     config: asking,
     replies: ({ body }) => {
       const { role, content } = body.messages.at(-1) ?? {};

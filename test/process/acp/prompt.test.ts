@@ -1,12 +1,15 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { choose, createAcpPlace, type AcpClient } from "../../harness/acp.ts";
+import { choose, type AcpClient } from "../../harness/acp.ts";
+import { sharedAcpPlaces } from "../../harness/acp-shared.ts";
 import { calling, saying } from "../../harness/openai-server.ts";
+
+const sharedPlace = sharedAcpPlaces();
 
 const usage = { usage: { prompt_tokens: 40, completion_tokens: 7, total_tokens: 47 } };
 
 test("a prompt streams its text under one message id, reports its usage and answers last", async () => {
-  await using place = await createAcpPlace({
+  await using place = await sharedPlace({
     replies: [
       { pieces: [{ text: "Hello" }, { text: ", " }, { text: "wörld ✓" }, { finish: "stop" }, usage] },
     ],
@@ -32,7 +35,7 @@ test("a prompt streams its text under one message id, reports its usage and answ
 });
 
 test("an empty prompt ends at once without a model call", async () => {
-  await using place = await createAcpPlace({ replies: [saying("the only answer")] });
+  await using place = await sharedPlace({ replies: [saying("the only answer")] });
   const editor = await place.start().client();
   const sessionId = await editor.session(place.folder);
   assert.equal((await editor.prompt(sessionId, " \n ")).stopReason, "end_turn");
@@ -44,7 +47,7 @@ test("an empty prompt ends at once without a model call", async () => {
 });
 
 test("text after a tool call has a new message id, and thoughts come only from model reasoning", async () => {
-  await using place = await createAcpPlace({
+  await using place = await sharedPlace({
     replies: [
       {
         pieces: [
@@ -78,7 +81,7 @@ test("text after a tool call has a new message id, and thoughts come only from m
 });
 
 test("turns of a session share its context, and repeated call ids of a provider stay distinct", async () => {
-  await using place = await createAcpPlace({
+  await using place = await sharedPlace({
     replies: [
       calling({ id: "same", name: "todo", json: todos }),
       calling({ id: "same", name: "todo", json: todos }),
@@ -147,7 +150,7 @@ function pick<T extends object>(from: T, keys: readonly (keyof T)[]): Partial<T>
 }
 
 test("_meta.systemPrompt replaces the configured instructions, or follows them with append, for the model alone", async () => {
-  await using place = await createAcpPlace({
+  await using place = await sharedPlace({
     replies: () => saying("ok"),
     config: "agent: { instructions: Configured words. }\n",
   });

@@ -1,12 +1,15 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { createAcpPlace, type AcpProcess } from "../../harness/acp.ts";
+import type { AcpProcess } from "../../harness/acp.ts";
+import { sharedAcpPlaces } from "../../harness/acp-shared.ts";
 import { saying, type ChatBody, type ModelReply } from "../../harness/openai-server.ts";
+
+const sharedPlace = sharedAcpPlaces();
 
 const endless: ModelReply = { pieces: [{ text: "Once upon a time" }, { hang: true }] };
 
 test("prompts sent back to back run in order, each with its own answer", async () => {
-  await using place = await createAcpPlace({
+  await using place = await sharedPlace({
     replies: ({ body }) => saying(`You said ${lastOf(body)}.`),
   });
   const agentd = place.start();
@@ -25,7 +28,7 @@ test("prompts sent back to back run in order, each with its own answer", async (
 });
 
 test("a cancel ends the running and the queued prompts, and none of them runs again", async () => {
-  await using place = await createAcpPlace({
+  await using place = await sharedPlace({
     replies: ({ body }) => (lastOf(body) === "first" ? endless : saying(`You said ${lastOf(body)}.`)),
   });
   const agentd = place.start();
@@ -50,7 +53,7 @@ test("a cancel ends the running and the queued prompts, and none of them runs ag
 });
 
 test("prompts of different sessions run concurrently", async () => {
-  await using place = await createAcpPlace({
+  await using place = await sharedPlace({
     replies: ({ body }) => (lastOf(body) === "first" ? endless : saying(`You said ${lastOf(body)}.`)),
   });
   const editor = await place.start().client();
@@ -66,7 +69,7 @@ test("prompts of different sessions run concurrently", async () => {
 
 test("prompts beyond the limit of concurrent runs wait for their turn, and all are answered in order", async () => {
   const atWork = Promise.withResolvers<void>();
-  await using place = await createAcpPlace({
+  await using place = await sharedPlace({
     replies: ({ body }) => {
       if (lastOf(body) !== "first") return saying(`You said ${lastOf(body)}.`);
       atWork.resolve();

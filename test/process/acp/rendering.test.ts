@@ -5,8 +5,11 @@ import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import type { Diff, SessionUpdate, ToolCallContent } from "@agentclientprotocol/sdk/unstable";
-import { choose, createAcpPlace, type AcpClient, type AcpProcess } from "../../harness/acp.ts";
+import { choose, type AcpClient, type AcpProcess } from "../../harness/acp.ts";
+import { sharedAcpPlaces } from "../../harness/acp-shared.ts";
 import { calling, saying, type ModelReply } from "../../harness/openai-server.ts";
+
+const sharedPlace = sharedAcpPlaces();
 
 const call = (name: string, input: unknown) => calling({ id: "call_1", name, json: JSON.stringify(input) });
 const terminal = (command: string) => call("terminal", { command });
@@ -17,7 +20,7 @@ for (const terminalOutput of [false, true]) {
   test(`35,000 lines of output need at most four times their size on the wire and lose their start (${how})`, async () => {
     const command = "seq -f 'line number %.0f of many' 1 35000";
     const outputBytes = execFileSync("bash", ["-c", command]).length;
-    await using place = await createAcpPlace({ replies: [terminal(command), done] });
+    await using place = await sharedPlace({ replies: [terminal(command), done] });
     const agentd = place.start();
     const editor = await agentd.client({
       permission: choose("allow_once"),
@@ -42,7 +45,7 @@ for (const terminalOutput of [false, true]) {
 }
 
 test("live output of a command comes while it runs, in pieces of at most 8 KiB", async () => {
-  await using place = await createAcpPlace({
+  await using place = await sharedPlace({
     replies: [
       terminal(
         "for i in $(seq 1 20); do seq -f '%.0f some output that is not so short' 1 500; sleep 0.05; done",
@@ -70,7 +73,7 @@ test("file tools show diffs with absolute paths, and the approved diff equals th
   const steps: { name: string; input: unknown; check: (shown: readonly ToolCallContent[]) => void }[] = [];
   const at = (name: string) => join(place.folder, name);
   const replies: ModelReply[] = [];
-  await using place = await createAcpPlace({
+  await using place = await sharedPlace({
     replies: () => replies.shift() ?? done,
     // One call writes two megabytes.
     config: "approvals:\n  mode: always_ask\nlimits:\n  max_answer_bytes: 8388608\n",
@@ -199,7 +202,7 @@ test("file tools show diffs with absolute paths, and the approved diff equals th
 });
 
 test("terminal display metadata goes only to clients that support it", async () => {
-  await using place = await createAcpPlace({
+  await using place = await sharedPlace({
     replies: () => replies.shift() ?? done,
   });
   const replies: ModelReply[] = [];
@@ -231,7 +234,7 @@ test("terminal display metadata goes only to clients that support it", async () 
 
 test("command output is fenced so that its backticks and # lines stay plain text", async () => {
   const output = "# not a heading\n```js\nfence in it\n````\n## nor this\n";
-  await using place = await createAcpPlace({ replies: [terminal(`cat odd.md`), done] });
+  await using place = await sharedPlace({ replies: [terminal(`cat odd.md`), done] });
   await writeFile(join(place.folder, "odd.md"), output);
   const editor = await place.start().client({ permission: choose("allow_once") });
   const sessionId = await editor.session(place.folder);
@@ -246,7 +249,7 @@ test("command output is fenced so that its backticks and # lines stay plain text
 test("the title of a tool call is one short line, and its content and bounded rawInput hold the whole command", async () => {
   const command = `echo ${"long ".repeat(200)}\necho second line`;
   const huge = `: ${"#".repeat(90_000)}`;
-  await using place = await createAcpPlace({ replies: [terminal(command), done, terminal(huge), done] });
+  await using place = await sharedPlace({ replies: [terminal(command), done, terminal(huge), done] });
   const editor = await place.start().client({ permission: choose("allow_once") });
   const sessionId = await editor.session(place.folder);
   await editor.prompt(sessionId, "run it");

@@ -2,7 +2,8 @@ import assert from "node:assert/strict";
 import { mkdir, realpath, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
-import { choose, createAcpPlace, type AcpClient } from "../../harness/acp.ts";
+import { choose, type AcpClient } from "../../harness/acp.ts";
+import { sharedAcpPlaces } from "../../harness/acp-shared.ts";
 import {
   history,
   load,
@@ -14,8 +15,10 @@ import {
 } from "../../harness/acp-sessions.ts";
 import { saying } from "../../harness/openai-server.ts";
 
+const sharedPlace = sharedAcpPlaces();
+
 test("session/new answers -32602 for an invalid cwd, additional directory or MCP server", async () => {
-  await using place = await createAcpPlace();
+  await using place = await sharedPlace();
   const process = place.start();
   const client = await process.client();
   const file = join(place.folder, "file");
@@ -48,7 +51,7 @@ test("session/new answers -32602 for an invalid cwd, additional directory or MCP
 });
 
 test("a session without a prompt is open but not stored, and sessions.max_live bounds their number", async () => {
-  await using place = await createAcpPlace({ config: "sessions:\n  max_live: 2\n" });
+  await using place = await sharedPlace({ config: "sessions:\n  max_live: 2\n" });
   const client = await place.start().client();
   const [one, two] = [await client.session(place.folder), await client.session(place.folder)];
   assert.notEqual(one, two);
@@ -65,7 +68,7 @@ test("a session without a prompt is open but not stored, and sessions.max_live b
 });
 
 test("session/resume sends no history, and the next prompt still has the earlier context", async () => {
-  await using place = await createAcpPlace({ replies: [saying("Noted."), saying("Seven.")] });
+  await using place = await sharedPlace({ replies: [saying("Noted."), saying("Seven.")] });
   const first = await place.start().client();
   const id = await first.session(place.folder);
   await first.prompt(id, "remember seven");
@@ -83,7 +86,7 @@ test("session/resume sends no history, and the next prompt still has the earlier
 });
 
 test("requests on an unknown or closed session answer -32002 with its id, and session/delete succeeds", async () => {
-  await using place = await createAcpPlace();
+  await using place = await sharedPlace();
   {
     await using store = await storeOf(place);
     await saveConversations(store, [{ id: "theirs", owner: "somebody", cwd: place.folder }]);
@@ -128,7 +131,7 @@ function requestsOn({ agent }: AcpClient, sessionId: string, cwd: string): Recor
 }
 
 test("parallel sessions resolve relative paths and run commands in their own cwd", async () => {
-  await using place = await createAcpPlace();
+  await using place = await sharedPlace();
   const [one, two] = [join(place.base, "one"), join(place.base, "two")];
   for (const folder of [one, two]) {
     await mkdir(folder);
@@ -150,7 +153,7 @@ test("parallel sessions resolve relative paths and run commands in their own cwd
 });
 
 test("context files and the system prompt come from the session's cwd, not from the process's", async () => {
-  await using place = await createAcpPlace({ replies: () => saying("ok") });
+  await using place = await sharedPlace({ replies: () => saying("ok") });
   const folder = join(place.base, "project");
   await mkdir(folder);
   await writeFile(join(folder, "AGENTS.md"), "The word is plum.");
@@ -165,7 +168,7 @@ test("context files and the system prompt come from the session's cwd, not from 
 });
 
 test("a session resumed in another folder moves there unless a turn runs, and a link to its folder changes nothing", async () => {
-  await using place = await createAcpPlace();
+  await using place = await sharedPlace();
   const [moved, link] = [join(place.base, "moved"), join(place.base, "link")];
   await mkdir(moved);
   await symlink(place.folder, link);
@@ -198,7 +201,7 @@ test("a session resumed in another folder moves there unless a turn runs, and a 
 });
 
 test("two processes with one session run one turn at a time, and each gets only its own text", async () => {
-  await using place = await createAcpPlace();
+  await using place = await sharedPlace();
   const first = await place.start().client();
   const id = await first.session(place.folder);
   await first.prompt(id, "hello");

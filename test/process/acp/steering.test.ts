@@ -1,10 +1,13 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { RequestError, type ContentBlock } from "@agentclientprotocol/sdk/unstable";
-import { choose, createAcpPlace, type AcpClient, type AcpPlace } from "../../harness/acp.ts";
+import { choose, type AcpClient, type AcpPlace } from "../../harness/acp.ts";
+import { sharedAcpPlaces } from "../../harness/acp-shared.ts";
 import { asking, deciding, twoSteps } from "../../harness/acp-leave.ts";
 import { calling, saying, type Replies } from "../../harness/openai-server.ts";
 import { pngBytes } from "../../unit/agent/attachments/images.ts";
+
+const sharedPlace = sharedAcpPlaces();
 
 interface Steering {
   readonly sessionId: unknown;
@@ -26,7 +29,7 @@ function prompts(place: AcpPlace, index: number): readonly unknown[] {
 }
 
 test("steering a running turn injects the text for the model's next step", async () => {
-  await using place = await createAcpPlace({ replies: twoSteps, config: asking });
+  await using place = await sharedPlace({ replies: twoSteps, config: asking });
   const { editor, asked, allow } = await deciding(place);
   assert.deepEqual(editor.hello._meta, { steering: { supported: true } });
   const sessionId = await editor.session(place.folder);
@@ -56,7 +59,7 @@ test("a turn that runs in another process can be steered", async () => {
     body.messages.some(({ content }) => content === "from elsewhere")
       ? saying("heard")
       : calling({ id: `call_${index}`, name: "terminal", json });
-  await using place = await createAcpPlace({ replies });
+  await using place = await sharedPlace({ replies });
   const editor = await place.start().client({ permission: choose("allow_once") });
   const sessionId = await editor.session(place.folder);
   const turn = editor.prompt(sessionId, "go");
@@ -73,7 +76,7 @@ test("a turn that runs in another process can be steered", async () => {
 });
 
 test("steering an idle session with promptRequired answers promptRequired and adds nothing to the conversation", async () => {
-  await using place = await createAcpPlace({ replies: (_, index) => saying(`answer ${index}`) });
+  await using place = await sharedPlace({ replies: (_, index) => saying(`answer ${index}`) });
   const editor = await place.start().client();
   const sessionId = await editor.session(place.folder);
   const idle = { outcome: "promptRequired", reason: "noRunningTurn" };
@@ -92,7 +95,7 @@ test("steering an idle session with promptRequired answers promptRequired and ad
 });
 
 test("steering an idle session starts a new turn whose updates and failure reach the client", async () => {
-  await using place = await createAcpPlace({
+  await using place = await sharedPlace({
     replies: (_, index) => (index === 0 ? saying("begun ", "by itself") : { status: 401, body: "{}" }),
   });
   const editor = await place.start().client();
@@ -111,7 +114,7 @@ test("steering an idle session starts a new turn whose updates and failure reach
 });
 
 test("steering with an image answers promptRequired or starts a new turn with the image", async () => {
-  await using place = await createAcpPlace({ replies: twoSteps, config: asking });
+  await using place = await sharedPlace({ replies: twoSteps, config: asking });
   const { editor, asked, allow } = await deciding(place);
   const sessionId = await editor.session(place.folder);
   const turn = editor.prompt(sessionId, "go");
@@ -131,7 +134,7 @@ test("steering with an image answers promptRequired or starts a new turn with th
 });
 
 test("steering answers -32602 for invalid parameters and -32002 for a session that is not open", async () => {
-  await using place = await createAcpPlace();
+  await using place = await sharedPlace();
   const editor = await place.start().client();
   const sessionId = await editor.session(place.folder);
   const refused = (params: Steering, code: number) =>

@@ -1,12 +1,15 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { choose, createAcpPlace, type AcpClient, type Seen } from "../../harness/acp.ts";
+import { choose, type AcpClient, type Seen } from "../../harness/acp.ts";
+import { sharedAcpPlaces } from "../../harness/acp-shared.ts";
 import { calling, saying } from "../../harness/openai-server.ts";
+
+const sharedPlace = sharedAcpPlaces();
 
 const run = (id: string, command: string) => ({ id, name: "terminal", json: JSON.stringify({ command }) });
 
 test("a tool call goes from pending through permission and in_progress to completed under one id", async () => {
-  await using place = await createAcpPlace({
+  await using place = await sharedPlace({
     replies: [calling(run("call_1", "rm -f left.txt && echo gone")), saying("done")],
   });
   const editor = await place.start().client({ permission: choose("allow_once") });
@@ -32,7 +35,7 @@ test("a tool call goes from pending through permission and in_progress to comple
 });
 
 test("a tool call that needs no approval goes from pending to in_progress to completed", async () => {
-  await using place = await createAcpPlace();
+  await using place = await sharedPlace();
   const editor = await place.start().client();
   const sessionId = await editor.session(place.folder);
   await editor.prompt(sessionId, "run: echo free");
@@ -40,7 +43,7 @@ test("a tool call that needs no approval goes from pending to in_progress to com
 });
 
 test("a denied tool call fails and is never in progress", async () => {
-  await using place = await createAcpPlace({
+  await using place = await sharedPlace({
     replies: [calling(run("call_1", "rm -f left.txt")), saying("as you like")],
   });
   const editor = await place.start().client({ permission: choose("reject_once") });
@@ -52,7 +55,7 @@ test("a denied tool call fails and is never in progress", async () => {
 
 test("parallel calls of one tool keep their own results", async () => {
   const words = ["alder", "birch", "cedar", "dogwood", "elm"];
-  await using place = await createAcpPlace({
+  await using place = await sharedPlace({
     replies: [
       calling(...words.map((word, at) => run("same", `sleep 0.${5 - at}; echo ${word} | tr a-z A-Z`))),
       saying("all"),
@@ -78,7 +81,7 @@ test("parallel calls of one tool keep their own results", async () => {
 });
 
 test("the work of sub-agents is reported in the tool call that started them", async () => {
-  await using place = await createAcpPlace({
+  await using place = await sharedPlace({
     replies: ({ body: { messages } }) => {
       if (messages.at(-1)?.["role"] === "tool") return saying("reported");
       const isChild = JSON.stringify(messages.at(-1)).includes("count the files");
