@@ -47,15 +47,23 @@ export interface Store {
    * `durable` (default true): the promise resolves after the rows are on disk. With false they are committed and
    * visible, and become durable with the next durable group; for streaming deltas only.
    *
+   * `session`: the one that the work is about. Works of one group for different sessions may overlap, so a row by which such a
+   * work decides MUST belong to its session. Without `session` it runs alone.
+   *
    * Rejects with ServiceError `state_store_unavailable` when the database cannot be reached or is closed.
    */
-  write<T>(work: (tx: Tx) => Promise<T> | T, options?: { readonly durable?: boolean }): Promise<T>;
+  write<T>(work: (tx: Tx) => Promise<T> | T, options?: WriteOptions): Promise<T>;
 
   /** True when the process that a lease names is known to be gone. False also means "not known": wait for the lease. */
   ownerIsDead(owner: string): boolean;
 
   /** Waits for open groups, then closes the database. Later calls reject with `state_store_unavailable`. */
   close(): Promise<void>;
+}
+
+export interface WriteOptions {
+  readonly durable?: boolean;
+  readonly session?: string | undefined;
 }
 
 export interface StoreOptions {

@@ -88,6 +88,8 @@ interface RecorderOptions {
   readonly clock: Clock;
   readonly sessionId: string;
   readonly runId: string;
+  /** The end of the run decides by rows of its session alone; see `session` of {@link Store.write}. */
+  readonly endsApart?: boolean;
   /** Called when the journal cannot be written: the run must stop. */
   readonly onFailure: (error: unknown) => void;
 }
@@ -168,13 +170,17 @@ export class EventWriter {
     this.#relieve();
     this.#cancelTimer?.();
     if (this.#taken) await this.#write;
-    return this.#options.store.write(async (tx) => {
-      const last = await conclude(tx);
-      if (!last) return ended(tx);
-      const { events, messages } = await this.#restOf(tx);
-      await this.#put(tx, { events: [...events, last], messages });
-      return next(tx);
-    });
+    const { store, sessionId, endsApart } = this.#options;
+    return store.write(
+      async (tx) => {
+        const last = await conclude(tx);
+        if (!last) return ended(tx);
+        const { events, messages } = await this.#restOf(tx);
+        await this.#put(tx, { events: [...events, last], messages });
+        return next(tx);
+      },
+      { session: endsApart ? sessionId : undefined },
+    );
   }
 
   /** Drops what is pending and accepts nothing more: another process continues from the stored state. */
@@ -219,7 +225,7 @@ export class EventWriter {
           this.#uncertain = { batch, firstRunSeq: undefined, lastMessage: undefined };
           this.#uncertain = { batch, ...(await this.#put(tx, batch)) };
         },
-        { durable },
+        { durable, session: this.#options.sessionId },
       )
       .then(
         () => (this.#uncertain = undefined),

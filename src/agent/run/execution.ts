@@ -33,6 +33,10 @@ import { settleStep, type Suspended, keepOnDisk } from "../recovery/resume.ts";
 import { callTool } from "../tool/call.ts";
 import { policyNow, type TurnSetup, setUpTurn } from "./prompt.ts";
 
+/** Whether the end of a run changes nothing but its own session. */
+const isPlain = ({ kind, webhook, reply_to: replyTo }: RunRow): boolean =>
+  webhook === null && replyTo === null && kind !== "subagent" && kind !== "background";
+
 export interface ExecutionOptions {
   readonly deps: AgentDeps;
   readonly run: RunRow;
@@ -84,6 +88,7 @@ export class Execution {
       clock: deps.clock,
       sessionId: run.session_id,
       runId: run.id,
+      endsApart: isPlain(run),
       onFailure: (cause) =>
         this.#abort.abort(new RunStop("failure", "The run could not be recorded.", { cause })),
     });

@@ -71,7 +71,7 @@ export async function recordPrompt(
   const runId = prompt.runId ?? createId("run", clock.now());
   const made = newSession(prompt.address, prompt.seed, clock.now());
   let isAnnounced = false;
-  return store.write(async (tx) => {
+  const record = async (tx: Tx) => {
     const existing = await claimSession(tx, prompt.address);
     // Once `beforeStart` has announced the run it must be recorded.
     if (steersFirst && !isAnnounced && existing && existing.lease_owner !== null) return undefined;
@@ -85,7 +85,13 @@ export async function recordPrompt(
     const run = newRun(runId, session, { ...about, nowMs: tx.nowMs });
     const asked = { prompt, permit, starts: { run, session, input } };
     return existing ? join(tx, work, asked) : open(tx, work, asked);
-  });
+  };
+  return store.write(record, { session: opensApart(prompt) ? made.id : undefined });
+}
+
+/** Whether recording the prompt decides by no stored row. */
+function opensApart({ address: { id, name, key }, admit, alsoRecord }: Prompt): boolean {
+  return (id ?? name ?? key) === undefined && !admit && !alsoRecord;
 }
 
 interface Asked {

@@ -77,9 +77,7 @@ class PostgresDriver implements Driver {
   readonly #readers: Sql;
   readonly #notifications: Notifications;
   readonly #now: (() => number) | undefined;
-  readonly #kysely: Kysely<Tables>;
   #writer: PinnedConnection | undefined;
-  #work: PostgresTx | undefined;
 
   constructor(settings: Settings, epoch: string, { now, onProblem }: PostgresOptions) {
     this.#settings = settings;
@@ -93,7 +91,6 @@ class PostgresDriver implements Driver {
       onProblem,
     });
     this.read = createKysely("postgres", (sql, values) => this.#read(sql, values));
-    this.#kysely = createKysely("postgres", (sql, values) => this.#executeInWork(sql, values));
   }
 
   async query(sql: string, values: readonly Value[]): Promise<readonly Row[]> {
@@ -104,19 +101,19 @@ class PostgresDriver implements Driver {
     const { connection, nowMs } = await this.#begin();
     const share: PostgresShare = {
       send: (sql: string, values: readonly Value[]) => connection.send(sql, values),
-      kysely: this.#kysely,
       nowMs: this.#now?.() ?? nowMs,
       afterCommit: [],
       changes: [],
       counts: new Counts(),
     };
     return {
+      mayOverlap: true,
       // The database works in a process of its own.
       isFull: () => false,
       afterCommit: share.afterCommit,
       changes: share.changes,
       counts: share.counts,
-      enter: () => (this.#work = new PostgresTx(share)),
+      enter: () => new PostgresTx(share),
       commit: () => this.#end(connection, "commit"),
       rollback: () => this.#end(connection, "rollback").catch(() => undefined),
     };
@@ -156,7 +153,6 @@ class PostgresDriver implements Driver {
 
   /** A connection with an unfinished transaction is not used again: the server rolls back when it closes. */
   async #end(connection: PinnedConnection, how: "commit" | "rollback"): Promise<void> {
-    this.#work = undefined;
     try {
       await connection.send(how, []);
     } catch (error) {
@@ -174,12 +170,6 @@ class PostgresDriver implements Driver {
       throw error;
     }
   }
-
-  async #executeInWork(sql: string, values: readonly unknown[]): Promise<Answer> {
-    if (!this.#work)
-      throw new TypeError("The transaction is over: use `tx` inside its work only, and await it.");
-    return this.#work.send(sql, values as Value[]);
-  }
 }
 
 // Transactions
@@ -188,7 +178,6 @@ class PostgresDriver implements Driver {
 interface PostgresShare {
   /** Sends a statement with `$1, $2...` for its values on the transaction's connection. */
   send(sql: string, values: readonly Value[]): Promise<Answer>;
-  readonly kysely: Kysely<Tables>;
   readonly nowMs: number;
   readonly afterCommit: (() => void)[];
   readonly changes: Change[];
@@ -201,6 +190,7 @@ class PostgresTx implements WorkTx {
   readonly nowMs: number;
   readonly #share: PostgresShare;
   readonly #pending = new Set<Promise<unknown>>();
+  #db: Kysely<Tables> | undefined;
   #failure: unknown;
   #left = false;
 
@@ -211,7 +201,7 @@ class PostgresTx implements WorkTx {
 
   get db(): Kysely<Tables> {
     this.#assertOpen();
-    return this.#share.kysely;
+    return (this.#db ??= createKysely("postgres", (sql, values) => this.send(sql, values as Value[])));
   }
 
   // Not awaited: a later statement, or the work's end, reports a failure.

@@ -2,6 +2,7 @@
 import { ServiceError } from "../../base/errors.ts";
 import type { Clock } from "../../base/time.ts";
 import { writeChanges } from "../feed/feed.ts";
+import type { WriteOptions } from "../store.ts";
 import { rawTx, type Driver, type OpenTransaction, type Tx } from "./tx.ts";
 
 export type Work<T> = (tx: Tx) => Promise<T> | T;
@@ -9,6 +10,7 @@ export type Work<T> = (tx: Tx) => Promise<T> | T;
 interface Entry {
   readonly work: Work<unknown>;
   readonly durable: boolean;
+  readonly session: string | undefined;
   readonly resolve: (value: never) => void;
   readonly reject: (error: unknown) => void;
   value: unknown;
@@ -20,7 +22,8 @@ const MAX_RETRIES = 3;
 
 /**
  * Group commit: units of work that are queued in one turn of the event loop run one after the other in one transaction,
- * so they share one fsync. They run, commit and settle in the order in which they were queued.
+ * so they share one fsync. They run, commit and settle in the order in which they were queued; those of different
+ * sessions overlap where the database is far away.
  */
 export class GroupCommitter {
   readonly #driver: Driver;
@@ -50,10 +53,10 @@ export class GroupCommitter {
   }
 
   /** See {@link Store.write}. */
-  write<T>(work: Work<T>, { durable = true }: { readonly durable?: boolean } = {}): Promise<T> {
+  write<T>(work: Work<T>, { durable = true, session }: WriteOptions = {}): Promise<T> {
     if (this.#closed) return Promise.reject(unavailable("The store is closed."));
     return new Promise<T>((resolve, reject) => {
-      this.#queue.push({ work, durable, resolve, reject, value: undefined, retries: 0 });
+      this.#queue.push({ work, durable, session, resolve, reject, value: undefined, retries: 0 });
       this.#running ??= this.#drain();
     });
   }
@@ -92,13 +95,18 @@ export class GroupCommitter {
   }
 
   /** Commits the segment, or rolls it back. Resolves to the remaining groups. Rejects when the database fails. */
-  async #attempt(segment: readonly Entry[]): Promise<readonly (readonly Entry[])[]> {
+  async #attempt(
+    segment: readonly Entry[],
+    overlaps = segment.filter(({ session }) => session !== undefined).length > 1,
+  ): Promise<readonly (readonly Entry[])[]> {
     const transaction = await this.#driver.begin(segment.some((entry) => entry.durable));
-    const { count, failure } = await runWorks(segment, transaction);
+    const isTogether = overlaps && transaction.mayOverlap;
+    const { count, failure } = await (isTogether ? runOverlapping : runWorks)(segment, transaction);
     if (failure) {
       await transaction.rollback();
       if (isUnavailable(failure.error)) throw failure.error;
-      return cut(segment, failure);
+      // One after the other, they show which of them fails.
+      return isTogether ? this.#attempt(segment, false) : cut(segment, failure);
     }
     await this.#writeShared(transaction);
     await this.#commit(transaction);
@@ -180,6 +188,45 @@ async function runWorks(
   // own error counts: it may have translated the statement's failure.
   const failure = thrown && (!failed || failed.index === thrown.index) ? thrown : failed;
   return { count: finishing.length, failure };
+}
+
+/**
+ * As {@link runWorks}, but entries of different sessions overlap: while one waits for an answer, others send their statements.
+ * Those of one session run in order, and an entry without a session runs alone.
+ */
+async function runOverlapping(
+  segment: readonly Entry[],
+  transaction: OpenTransaction,
+): ReturnType<typeof runWorks> {
+  const finishing: Promise<void>[] = [];
+  const ofSessions = new Map<string, Promise<void>>();
+  let failure: Failure | undefined;
+  const run = async (index: number, entry: Entry, before?: Promise<void>): Promise<void> => {
+    await before;
+    if (failure) return;
+    const tx = transaction.enter();
+    try {
+      entry.value = await entry.work(tx);
+    } catch (error) {
+      failure ??= { index, error };
+    }
+    const finish = tx.finish();
+    finish.catch(() => {});
+    finishing.push(finish);
+  };
+  for (const [index, entry] of segment.entries()) {
+    const { session } = entry;
+    if (session !== undefined) {
+      ofSessions.set(session, run(index, entry, ofSessions.get(session)));
+      continue;
+    }
+    await Promise.all(ofSessions.values());
+    ofSessions.clear();
+    await run(index, entry);
+  }
+  await Promise.all(ofSessions.values());
+  failure ??= await firstRejection(finishing);
+  return { count: segment.length, failure };
 }
 
 async function firstRejection(promises: readonly Promise<void>[]): Promise<Failure | undefined> {
