@@ -213,9 +213,9 @@ export const httpBreakages: readonly Breakage[] = [
     name: "own-calls-of-another-key",
     guarantee: "A conversation gets no calls from a run of another key",
     file: "agent/session/queries.ts",
-    from: `    .where("owner", "=", owner)
-    .where("status", "=", "completed")`,
-    to: `    .where("status", "=", "completed")`,
+    from: `      .where("owner", "=", owner)
+      .where("status", "=", "completed")`,
+    to: `      .where("status", "=", "completed")`,
     tests: ["compat/openai-tools.test.ts"],
   },
   {

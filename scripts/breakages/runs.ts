@@ -148,7 +148,7 @@ export const runBreakages: readonly Breakage[] = [
     name: "batch-of-one-owner",
     guarantee: "A session that another process took over meanwhile is left to it",
     file: "agent/recovery/take-over.ts",
-    from: `.where("lease_owner", "=", owner);`,
+    from: `.where("lease_owner", "is not distinct from", owner);`,
     to: `.where("id", "!=", "");`,
     tests: ["unit/agent/recovery-batch.test.ts"],
   },

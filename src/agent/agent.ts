@@ -1,4 +1,5 @@
 /** The agent that all surfaces use, and its slash commands. */
+import { shorten } from "../base/text.ts";
 import type { RunUsage } from "../../generated/http/client/types.gen.ts";
 import { ServiceError } from "../base/errors.ts";
 import type { SessionRow } from "../store/schema/tables.ts";
@@ -376,7 +377,7 @@ export class Commands {
     const names = all.flatMap((command) => [command.name, ...(command.aliases ?? [])]);
     const near = nearest(wanted, names);
     const hint = near === undefined ? "" : ` Did you mean /${near}?`;
-    const shownName = wanted.length > MAX_SHOWN_NAME ? `${wanted.slice(0, MAX_SHOWN_NAME)}...` : wanted;
+    const shownName = shorten(wanted, MAX_SHOWN_NAME);
     throw new ServiceError(
       "unknown_command",
       `No command is named /${shownName}.${hint} /help lists the commands.`,

@@ -2,6 +2,7 @@
  * JSON Schema 2020-12: validators over the specs' own schemas with issues that a person can act on; references, union
  * branches and defaults. Pure.
  */
+import { shorten } from "./text.ts";
 import { Check, Compile, Errors, type Validator } from "typebox/schema";
 import { isRecord } from "./data.ts";
 
@@ -411,7 +412,7 @@ function toPath(instancePath: string, value: unknown): string {
 }
 
 function joinName(path: string, name: string): string {
-  const short = name.length > MAX_NAME_LENGTH ? `${name.slice(0, MAX_NAME_LENGTH)}...` : name;
+  const short = shorten(name, MAX_NAME_LENGTH);
   if (!/^[\w$-]+$/.test(short)) return `${path}[${JSON.stringify(short)}]`;
   return path === "" ? short : `${path}.${short}`;
 }

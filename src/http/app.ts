@@ -40,7 +40,7 @@ import {
 import { resolveRunApproval, steerRun, stopRun } from "./runs/control.ts";
 import { createRun } from "./runs/create.ts";
 import { streamRunEvents } from "./runs/events.ts";
-import { getRun, listRuns, RunSubscribers } from "./runs/read.ts";
+import { getRun, getRunTrace, listRuns, RunSubscribers } from "./runs/read.ts";
 import { aliases, operations, type OperationId } from "../../generated/http/server.gen.ts";
 import type { Alias } from "./aliases.ts";
 
@@ -75,6 +75,7 @@ export function createHttpApi(deps: HttpDeps): HttpApi {
 const handlers: Handlers = {
   createChatCompletion,
   getRun,
+  getRunTrace,
   streamRunEvents,
   listModels: (_request, deps) => listModels(deps),
   getModel: ({ path }, deps) => getModel(path.model, deps),

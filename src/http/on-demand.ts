@@ -65,8 +65,7 @@ export const onDemand = {
     "getOccurrenceOutput",
   ),
   ...from(() => import("./control/jobs/import.ts"), "importJobs"),
-  ...from(() => import("./control/jobs/calendar.ts"), "getCalendar"),
-  ...from(() => import("./control/jobs/preview.ts"), "previewSchedule"),
+  ...from(() => import("./control/jobs/calendar.ts"), "getCalendar", "previewSchedule"),
   ...from(
     () => import("./control/outbox/messages.ts"),
     "listMessages",
@@ -105,7 +104,6 @@ export const onDemand = {
     "replayDelivery",
     "replayDeliveries",
   ),
-  ...from(() => import("./runs/trace.ts"), "getRunTrace"),
   ...from(() => import("./usage/usage.ts"), "getUsage"),
   ...from(() => import("./usage/budgets.ts"), "listBudgets"),
   ...from(

@@ -1,4 +1,5 @@
 /** Tool calls as clients show them: at the start, at the end, and as a terminal. Pure. */
+import { shorten } from "../../base/text.ts";
 import type {
   ToolCall,
   ToolCallContent,
@@ -129,9 +130,7 @@ export function titleOf({ preview, tool, input, callId: _ }: ToolStart): string 
   const about = textOf(input, "command") ?? textOf(input, "path") ?? textOf(input, "query");
   const resultContent = preview ?? (about === undefined ? tool : `${tool}: ${about}`);
   const title = resultContent.replace(/\s+/g, " ").trim() || tool;
-  const characters = Array.from(title.slice(0, 2 * MAX_TITLE_CHARACTERS + 2));
-  if (characters.length <= MAX_TITLE_CHARACTERS) return title;
-  return `${characters.slice(0, MAX_TITLE_CHARACTERS - 1).join("")}…`;
+  return shorten(title, MAX_TITLE_CHARACTERS);
 }
 
 /** Returns the absolute paths of the files of a call, each once, with the first line that is read or changed. */

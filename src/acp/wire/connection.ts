@@ -326,10 +326,10 @@ export function readFeatures(capabilities: ClientCapabilities | null | undefined
   return {
     readsFiles: fs?.readTextFile === true,
     writesFiles: fs?.writeTextFile === true,
-    forms: isObject(elicitation?.form),
-    booleanOptions: isObject(session?.configOptions?.boolean),
-    notices: isObject(session?.notices),
-    compaction: isObject(session?.compaction),
+    forms: isRecord(elicitation?.form),
+    booleanOptions: isRecord(session?.configOptions?.boolean),
+    notices: isRecord(session?.notices),
+    compaction: isRecord(session?.compaction),
     terminalSetup: meta?.["terminal-auth"] === true ? "legacy" : auth?.terminal === true ? "yes" : "no",
     terminalOutput:
       meta?.["terminal_output_delta"] === true
@@ -342,10 +342,6 @@ export function readFeatures(capabilities: ClientCapabilities | null | undefined
 
 /** The features of a client before `initialize`. */
 const NO_FEATURES: ClientFeatures = readFeatures(undefined);
-
-function isObject(value: unknown): boolean {
-  return typeof value === "object" && value !== null;
-}
 
 /** How a client handles questions, as observed: the protocol has no capabilities for it. */
 export interface ClientQuirks {

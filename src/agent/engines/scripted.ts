@@ -3,7 +3,7 @@
  * model, and those of tests.
  */
 import type { Log } from "../../base/observe.ts";
-import { createId, headOf } from "../../base/text.ts";
+import { createId, headOf, shorten } from "../../base/text.ts";
 import type { Clock } from "../../base/time.ts";
 import type {
   AssistantPart,
@@ -343,7 +343,7 @@ function report({ toolResults }: ScriptState): string {
 
 function introduction(user: string): string {
   const task = taskIn(user);
-  const quoted = task.length > MAX_QUOTED_CHARACTERS ? `${headOf(task, MAX_QUOTED_CHARACTERS)}...` : task;
+  const quoted = shorten(task, MAX_QUOTED_CHARACTERS);
   return [
     `${LABEL} No model is chosen, so the built-in demo model answers. You said: ${JSON.stringify(quoted)}.`,
     'It can call tools: try "run: echo hello", "write notes.txt: hi", "read notes.txt" or "search hi".',

@@ -1,3 +1,4 @@
+import { shorten, toOneLine } from "../../base/text.ts";
 import {
   closedObject,
   freeText,
@@ -78,6 +79,5 @@ function report(results: readonly SubagentResult[]): string {
 }
 
 function line(text: string): string {
-  const flat = text.replace(/\s+/g, " ").trim();
-  return flat.length > 100 ? `${flat.slice(0, 100)}...` : flat;
+  return shorten(toOneLine(text), 100);
 }

@@ -1,4 +1,5 @@
 /** The checks of an installation: they find problems and say what to do. Each is independent and changes nothing. */
+import { systemClock, waitAtMost } from "../../base/time.ts";
 import { countSessions } from "../../store/stats.ts";
 import process from "node:process";
 import type { CliContext } from "../kit/context.ts";
@@ -124,17 +125,11 @@ const checks: Readonly<Record<string, Check>> = {
 };
 
 async function bounded(check: Check["run"], checkContext: CheckContext): Promise<CheckResult> {
-  const late = Promise.withResolvers<CheckResult>();
-  const timer = setTimeout(
-    () => late.resolve({ status: "fail", detail: `the check exceeded ${CHECK_TIMEOUT_MS / 1000} s` }),
-    CHECK_TIMEOUT_MS,
-  );
+  const late = { status: "fail", detail: `the check exceeded ${CHECK_TIMEOUT_MS / 1000} s` } as const;
   try {
-    return await Promise.race([check(checkContext), late.promise]);
+    return (await waitAtMost(systemClock, CHECK_TIMEOUT_MS, check(checkContext))) ?? late;
   } catch (error) {
     return { status: "fail", detail: error instanceof Error ? error.message : "the check failed" };
-  } finally {
-    clearTimeout(timer);
   }
 }
 

@@ -1,4 +1,5 @@
 /** Log lines for people. Pure. */
+import { shorten } from "../../base/text.ts";
 import { isRecord } from "../../base/data.ts";
 import { redact, type LogLevel } from "../../base/observe.ts";
 import { oneLine } from "../sessions/text.ts";
@@ -82,7 +83,7 @@ function localTime(time: string, hasDate: boolean): string {
 function valueText(value: unknown): string {
   const text = isError(value) ? errorText(value) : typeof value === "string" ? value : JSON.stringify(value);
   const line = oneLine(text);
-  const short = line.length > MAX_FIELD_CHARACTERS ? `${line.slice(0, MAX_FIELD_CHARACTERS)}…` : line;
+  const short = shorten(line, MAX_FIELD_CHARACTERS);
   return typeof value !== "object" && !/[\s="]/.test(short) ? short : quoted(short, value);
 }
 

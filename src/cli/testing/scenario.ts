@@ -1,4 +1,5 @@
 /** What a scenario is, and how a list of them runs. */
+import { shorten } from "../../base/text.ts";
 import { setTimeout as sleep } from "node:timers/promises";
 
 export interface Scenario<Target> {
@@ -29,15 +30,12 @@ export function must(holds: boolean, problem: string): asserts holds {
 /** Compares by their JSON. */
 export function mustEqual(actual: unknown, expected: unknown, what: string): void {
   const [is, wanted] = [JSON.stringify(actual), JSON.stringify(expected)];
-  must(is === wanted, `${what} is ${shorten(is)}, expected ${shorten(wanted)}`);
+  must(is === wanted, `${what} is ${shownText(is)}, expected ${shownText(wanted)}`);
 }
 
 const MAX_PROBLEM = 500;
 
-function shorten(text: string | undefined): string {
-  if (text === undefined) return "absent";
-  return text.length > 200 ? `${text.slice(0, 200)}...` : text;
-}
+const shownText = (text: string | undefined): string => (text === undefined ? "absent" : shorten(text, 200));
 
 /** Runs the scenarios one after another, each with a limit. `onResult` is called after each. */
 export async function runScenarios<Target>(

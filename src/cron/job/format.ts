@@ -1,4 +1,5 @@
 /** Jobs and occurrences as JSON for programs, and in lines for people in a conversation. Pure. */
+import { shorten } from "../../base/text.ts";
 import type {
   Job as JobObject,
   JobTime,
@@ -278,7 +279,7 @@ export function jobLines(job: Job): readonly string[] {
     ["Skills", skills.length === 0 ? undefined : skills.join(", ")],
     ["Script", script === undefined ? undefined : line(script)],
     ["Last run", lastText(job)],
-    ["Prompt", prompt === "" ? undefined : cut(redact(prompt), MAX_PROMPT_CHARACTERS)],
+    ["Prompt", prompt === "" ? undefined : shorten(redact(prompt), MAX_PROMPT_CHARACTERS)],
   ];
   return fields.flatMap(([name, value]) => (value === undefined ? [] : [`${name.padEnd(9)} ${value}`]));
 }
@@ -328,15 +329,10 @@ function lastText({
 
 /** Returns a text in one line of limited length, without secrets. */
 function line(text: string): string {
-  return cut(
+  return shorten(
     redact(text)
       .replace(/[\s\p{Cc}]+/gu, " ")
       .trim(),
     MAX_SHOWN_CHARACTERS,
   );
-}
-
-function cut(text: string, max: number): string {
-  const characters = Array.from(text);
-  return characters.length <= max ? text : `${characters.slice(0, max).join("")}...`;
 }

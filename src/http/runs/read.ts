@@ -130,6 +130,16 @@ async function checkCursor(store: Store, owner: string | undefined, after: strin
   throw new ServiceError("invalid_cursor", what, { param: "after" });
 }
 
+/** GET /v1/runs/{run_id}/trace */
+export async function getRunTrace(
+  { path, query, ctx }: HttpRequest<"getRunTrace", HttpContext>,
+  { runs, agent }: HttpDeps,
+): Promise<HttpResponse<"getRunTrace">> {
+  const run = await agent.findRun(path.run_id, ctx.identity.owner);
+  const hasContent = query.include?.includes("content") ?? false;
+  return { status: 200, body: await runs.reads.trace(run, { hasContent }) };
+}
+
 /** Counts the clients of each run: event streams, and requests that wait for its end. */
 export class RunSubscribers {
   readonly #max: number;

@@ -1,4 +1,5 @@
 /** The calls of one connection: validated, limited in number, each answered once, alone or in its batch. */
+import { shorten } from "../../base/text.ts";
 import { ServiceError, toServiceError, type ErrorRow } from "../../base/errors.ts";
 import type { Log } from "../../base/observe.ts";
 import type { RpcHandlers, RpcContext, RpcCall, RpcIdentity } from "../deps.ts";
@@ -236,8 +237,7 @@ function invalidParams(issues: readonly { path: string; message: string; keyword
 
 /** Hosts look for the words "unknown method" and then fall back to another one. */
 function unknownMethod(method: string): ServiceError {
-  const name = method.length > MAX_METHOD ? `${method.slice(0, MAX_METHOD)}...` : method;
-  return new ServiceError("unknown_method", `unknown method: ${name}`);
+  return new ServiceError("unknown_method", `unknown method: ${shorten(method, MAX_METHOD)}`);
 }
 
 /** Validators for the schemas of both gateway documents. Each is compiled on first use. */

@@ -13,6 +13,7 @@ const AGENT_FILES: ReadonlySet<string> = new Set(
     ...["control", "run", "session-queue"].map((name) => `run/${name}`),
     ...["rebuild-step", "recovery", "resume", "take-over"].map((name) => `recovery/${name}`),
     ...["grants", "question", "questions"].map((name) => `question/${name}`),
+    "usage/usage",
   ].map((name) => `agent/${name}.ts`),
 );
 

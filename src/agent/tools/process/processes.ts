@@ -1,5 +1,5 @@
 import { abortable, systemClock, waitAtMost } from "../../../base/time.ts";
-import { createId, headOf } from "../../../base/text.ts";
+import { createId, shorten, toOneLine } from "../../../base/text.ts";
 import { redact, secretTail } from "../../../base/observe.ts";
 import { OutputRing } from "../../../exec/output.ts";
 import type { OpenSandbox } from "../../../exec/sandbox/service.ts";
@@ -311,6 +311,5 @@ function stateOf({ end, startedAtMs }: ProcessView): string {
 }
 
 function line(text: string): string {
-  const flat = text.replace(/\s+/g, " ").trim();
-  return flat.length > SHOWN_CHARACTERS ? `${headOf(flat, SHOWN_CHARACTERS)}...` : flat;
+  return shorten(toOneLine(text), SHOWN_CHARACTERS);
 }

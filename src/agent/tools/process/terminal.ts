@@ -3,7 +3,7 @@ import { constants } from "node:fs";
 import { mkdtemp, open, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { delimiter, join } from "node:path";
-import { headOf } from "../../../base/text.ts";
+import { headOf, shorten, toOneLine } from "../../../base/text.ts";
 import { type CommandEnd, commandEnvironment, runCommand } from "../../../exec/process-group.ts";
 import { OutputExcerpt } from "../../../exec/output.ts";
 import { type OpenSandbox, type SandboxService, stoppedBySandbox } from "../../../exec/sandbox/service.ts";
@@ -89,8 +89,7 @@ export function createTerminal(options: TerminalOptions): Tool {
     inspect: (input, { cwd }) => {
       const command =
         input.workdir === undefined ? input.command : `cd ${quote(input.workdir)} && ${input.command}`;
-      const line = command.replace(/\s+/g, " ").trim();
-      const title = line.length > TITLE_CHARACTERS ? `${line.slice(0, TITLE_CHARACTERS)}...` : line;
+      const title = shorten(toOneLine(command), TITLE_CHARACTERS);
       const folder = input.workdir === undefined ? undefined : realPath(input.workdir, cwd);
       const script = folder === undefined ? {} : { script: { text: input.command, folder } };
       return {

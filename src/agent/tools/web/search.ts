@@ -10,7 +10,7 @@ import {
   ToolError,
 } from "../../tool/tool.ts";
 import { PRIVATE_HOSTS_HINT, toWebError } from "./fetch.ts";
-import { headOf } from "../../../base/text.ts";
+import { shorten } from "../../../base/text.ts";
 
 export interface WebSearchOptions {
   readonly provider: "searxng" | "brave" | "tavily";
@@ -172,5 +172,5 @@ function clean(value: unknown, maxCharacters: number): string {
     .replace(/<\/?(strong|b|em|mark)>/gi, "")
     .replace(/\s+/g, " ")
     .trim();
-  return text.length > maxCharacters ? `${headOf(text, maxCharacters)}...` : text;
+  return shorten(text, maxCharacters);
 }

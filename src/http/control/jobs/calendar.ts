@@ -1,7 +1,8 @@
+import { zoneProblem } from "../../../base/suggest.ts";
 import type { CalendarEntry } from "../../../../generated/http/client/types.gen.ts";
 import { ServiceError } from "../../../base/errors.ts";
 import { redact } from "../../../base/observe.ts";
-import { toJob, type Job } from "../../../cron/job/job.ts";
+import { toJob, type Job, refusal } from "../../../cron/job/job.ts";
 import { listJobs, listOccurrencesIn } from "../../../cron/queries.ts";
 import { plannedBetween } from "../../../cron/schedule/times.ts";
 import type { OccurrenceRow } from "../../../store/schema/tables.ts";
@@ -100,4 +101,17 @@ function plannedEntry({ job, atMs }: { readonly job: Job; readonly atMs: number 
     occurrence_id: null,
     covers_count: 1,
   };
+}
+
+/** GET /v1/scheduler/preview */
+export async function previewSchedule(
+  { query }: HttpRequest<"previewSchedule", HttpContext>,
+  { jobs, clock }: HttpDeps,
+): Promise<HttpResponse<"previewSchedule">> {
+  const { schedule, time_zone: zone = jobs.settings.zone, count } = query;
+  const problem = zoneProblem(zone);
+  if (problem !== undefined) throw refusal("time_zone", problem);
+  // Its package for words is not needed by a calendar.
+  const { previewSchedule: preview } = await import("../../../cron/schedule/preview.ts");
+  return { status: 200, body: preview(schedule, { zone, count, nowMs: clock.now() }) };
 }
