@@ -146,7 +146,8 @@ const (
 	ErrorTypeOverloadedError     ErrorType = "overloaded_error"
 )
 
-// ErrorCode: Stable name of the error.
+// ErrorCode: Stable name of the error. Later versions may add names: treat one that you do not know by the
+// HTTP status.
 type ErrorCode string
 
 // The values of ErrorCode.
@@ -1583,7 +1584,8 @@ func (v LogEntry) MarshalJSON() ([]byte, error) {
 	return json.Marshal(plain(v))
 }
 
-// FeedEventType: The kind of a resource and its change.
+// FeedEventType: The kind of a resource and its change. Later versions may add kinds: ignore one that you do
+// not know.
 type FeedEventType string
 
 // The values of FeedEventType.
@@ -8202,7 +8204,7 @@ type TestRouteBody struct {
 // DeliveryStageName: receive: only of a request that it stops: its route is disabled, or its body did not
 // arrive whole. receive and signature stop requests whose sender is unknown. Such a delivery has the
 // beginning of its headers and no body, and cannot be replayed. In ten minutes the first 10 of a route and 30
-// in all are recorded, and the newest 50 of a route are kept.
+// in all are recorded, and the newest 50 of a route are kept. Later versions may add stages.
 type DeliveryStageName string
 
 // The values of DeliveryStageName.

@@ -23,10 +23,13 @@ async function compare(
   context: TestContext,
   bundle: string,
   change: (document: Json) => void,
+  /** Changes the older one, too. */
+  prepare: (document: Json) => void = () => {},
 ): Promise<Comparison> {
   const [older, revisionFolder] = [await makeFolder(context), await makeFolder(context)];
-  await cp(join(base, bundle), join(older, bundle));
   const document = (await readJson(join(base, bundle))) as Json;
+  prepare(document);
+  await writeJson(join(older, bundle), document);
   change(document);
   await writeJson(join(revisionFolder, bundle), document);
   const comparisons = await compareSpecs({ base: older, revisionFolder });
@@ -158,6 +161,47 @@ for (const [title, bundle, change] of GROWTH) {
   test(`${title} breaks no client (${bundle})`, async (context) => {
     const { result, report } = await compare(context, bundle, change);
     assert.equal(result, "compatible", report);
+  });
+}
+
+for (const isOpen of [true, false]) {
+  test(`a value added to an enum of a response breaks ${isOpen ? "no client" : "clients"} that ${isOpen ? "were" : "were not"} told so`, async (context) => {
+    const color = (document: Json) => at(schemaOf(document, "Thing"), "properties", "color");
+    const { result, report } = await compare(
+      context,
+      "http.openapi.json",
+      (http) => (color(http)["enum"] = ["red", "green", "blue"]),
+      (http) => {
+        const schema = { type: "string", enum: ["red", "green"], ...(isOpen ? { "x-open-enum": true } : {}) };
+        at(schemaOf(http, "Thing"), "properties")["color"] = schema;
+      },
+    );
+    assert.equal(result, isOpen ? "compatible" : "breaking", report);
+    if (isOpen) assert.match(report, /Breaks no client: .*'blue'.*x-open-enum/);
+  });
+}
+
+const ITEM = { type: "string", enum: ["red", "green"] };
+for (const [title, schema, how, expected] of [
+  ["takes a list of the same values", { type: "array", items: ITEM }, { explode: false }, "compatible"],
+  ["takes a list in repeated parameters", { type: "array", items: ITEM }, { explode: true }, "breaking"],
+  [
+    "takes a list without one of the values",
+    { type: "array", items: { ...ITEM, enum: ["red"] } },
+    { explode: false },
+    "breaking",
+  ],
+] as const) {
+  test(`a query parameter that ${title} now is ${expected}`, async (context) => {
+    const operation = (document: Json) => at(document, "paths", "/things", "post");
+    const { result, report } = await compare(
+      context,
+      "http.openapi.json",
+      (http) =>
+        (operation(http)["parameters"] = [{ name: "color", in: "query", style: "form", schema, ...how }]),
+      (http) => (operation(http)["parameters"] = [{ name: "color", in: "query", schema: ITEM }]),
+    );
+    assert.equal(result, expected, report);
   });
 }
 

@@ -2207,7 +2207,8 @@ func (v SkinChangedEvent) MarshalJSON() ([]byte, error) {
 	return json.Marshal(plain(v))
 }
 
-// FeedEventType: The kind of a resource and its change.
+// FeedEventType: The kind of a resource and its change. Later versions may add kinds: ignore one that you do
+// not know.
 type FeedEventType string
 
 // The values of FeedEventType.

@@ -568,7 +568,7 @@ class FeedEvent(_FeedEventRequired, total=False):
     """
 
 
-#: The kind of a resource and its change.
+#: The kind of a resource and its change. Later versions may add kinds: ignore one that you do not know.
 FeedEventType: TypeAlias = Literal["session.created", "session.updated", "session.deleted", "run.created", "run.updated", "question.created", "question.updated", "delivery.created", "delivery.updated", "route.created", "route.updated", "route.deleted", "occurrence.created", "occurrence.updated", "message.created", "message.updated", "job.created", "job.updated", "job.deleted", "grant.created", "grant.deleted", "key.created", "key.updated", "key.deleted", "config.updated", "mcp.updated", "service.started", "service.draining", "service.stopped"]
 
 

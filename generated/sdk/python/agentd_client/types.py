@@ -508,7 +508,7 @@ class ChatCompletion(_ChatCompletionRequired, total=False):
 ErrorType: TypeAlias = Literal["invalid_request_error", "authentication_error", "permission_error", "not_found_error", "conflict_error", "rate_limit_error", "server_error", "overloaded_error"]
 
 
-#: Stable name of the error.
+#: Stable name of the error. Later versions may add names: treat one that you do not know by the HTTP status.
 ErrorCode: TypeAlias = Literal["invalid_json", "invalid_request", "missing_required_parameter", "unsupported_parameter", "invalid_content_part", "unsupported_content_type", "invalid_image_url", "string_above_max_length", "model_not_found", "invalid_session_id", "invalid_session_key", "invalid_cursor", "invalid_idempotency_key", "invalid_approval_choice", "invalid_approval_request", "invalid_steer_input", "invalid_config", "invalid_answer", "invalid_schedule", "secret_not_allowed", "request_timeout", "missing_api_key", "invalid_api_key", "insufficient_scope", "auth_required", "auth_required_for_session", "host_not_allowed", "origin_not_allowed", "plain_http_not_allowed", "invalid_code", "sign_in_required", "not_found", "run_not_found", "session_not_found", "response_not_found", "previous_response_not_found", "ask_not_found", "question_not_found", "route_not_found", "variable_not_found", "key_not_found", "grant_not_found", "delivery_not_found", "job_not_found", "occurrence_not_found", "message_not_found", "platform_not_found", "skill_not_found", "method_not_allowed", "unsupported_media_type", "body_too_large", "session_busy", "ask_not_pending", "question_not_pending", "session_exists", "route_exists", "route_is_static", "key_exists", "key_is_static", "variable_is_static", "last_admin_key", "delivery_not_replayable", "receiver_disabled", "job_over", "job_busy", "message_not_retryable", "message_being_sent", "platform_not_ready", "approval_not_active", "approval_not_pending", "run_not_active", "run_not_accepting_steer", "response_not_cancellable", "idempotency_key_conflict", "run_events_expired", "events_expired", "precondition_failed", "precondition_required", "rate_limit_exceeded", "too_many_concurrent_runs", "too_many_subscribers", "budget_exceeded", "context_too_long", "nothing_to_branch", "nothing_to_undo", "invalid_title", "unknown_command", "command_usage", "too_many_live_sessions", "queue_full", "internal_error", "provider_error", "agent_incomplete", "server_draining", "state_store_unavailable", "agent_timeout"]
 
 
@@ -4214,7 +4214,7 @@ class TestRouteBody(TypedDict, total=False):
 #: receive: only of a request that it stops: its route is disabled, or its body did not arrive whole. receive
 #: and signature stop requests whose sender is unknown. Such a delivery has the beginning of its headers and
 #: no body, and cannot be replayed. In ten minutes the first 10 of a route and 30 in all are recorded, and the
-#: newest 50 of a route are kept.
+#: newest 50 of a route are kept. Later versions may add stages.
 DeliveryStageName: TypeAlias = Literal["receive", "signature", "rate", "parse", "dedupe", "events", "filters", "script", "render", "admit"]
 
 
@@ -4362,7 +4362,7 @@ class ReplayDeliveryBody(TypedDict, total=False):
     skip_script: bool
 
 
-#: The kind of a resource and its change.
+#: The kind of a resource and its change. Later versions may add kinds: ignore one that you do not know.
 FeedEventType: TypeAlias = Literal["session.created", "session.updated", "session.deleted", "run.created", "run.updated", "question.created", "question.updated", "delivery.created", "delivery.updated", "route.created", "route.updated", "route.deleted", "occurrence.created", "occurrence.updated", "message.created", "message.updated", "job.created", "job.updated", "job.deleted", "grant.created", "grant.deleted", "key.created", "key.updated", "key.deleted", "config.updated", "mcp.updated", "service.started", "service.draining", "service.stopped"]
 
 
