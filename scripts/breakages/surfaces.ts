@@ -289,7 +289,7 @@ export const surfaceBreakages: readonly Breakage[] = [
   {
     name: "cli-listen-proof",
     guarantee: "agentd webhook listen proves itself the way that the route demands",
-    file: "cli/webhook/home.ts",
+    file: "cli/webhook/sender.ts",
     from: 'if (sender || secret === undefined || auth === "signature")',
     to: "if (sender)",
     tests: ["process/cli/webhook-listen.test.ts"],

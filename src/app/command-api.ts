@@ -128,9 +128,9 @@ async function databaseExists(url: string): Promise<boolean> {
   );
 }
 
-/** Returns whether an operation only reads, by its name. */
+/** Returns whether an operation stores nothing, by its name. */
 function isRead(operation: string): boolean {
-  return /^(get|list|export|stream)[A-Z]/.test(operation);
+  return /^(get|list|export|stream|test)[A-Z]/.test(operation);
 }
 
 const namesModel = (body: string): boolean => body.includes('"model":');

@@ -37,6 +37,18 @@ export const rootCommand: CommandDef = defineCommand({
       "Show, list, select and test models",
       async () => (await import("./model/model.ts")).modelCommand,
     ),
+    skills: lazyCommand(
+      "List and show the skills of the agent",
+      async () => (await import("./model/tooling.ts")).skillsCommand,
+    ),
+    tools: lazyCommand(
+      "List the tools of the agent",
+      async () => (await import("./model/tooling.ts")).toolsCommand,
+    ),
+    mcp: lazyCommand(
+      "List and reload the MCP servers of the running gateway",
+      async () => (await import("./model/tooling.ts")).mcpCommand,
+    ),
     config: lazyCommand(
       "Read, change and validate the configuration",
       async () => (await import("./home/config.ts")).configCommand,
@@ -56,6 +68,18 @@ export const rootCommand: CommandDef = defineCommand({
     runs: lazyCommand(
       "List, show, follow, approve, deny and stop runs",
       async () => (await import("./runs/runs.ts")).runsCommand,
+    ),
+    questions: lazyCommand(
+      "List, show and answer what runs ask people",
+      async () => (await import("./runs/questions.ts")).questionsCommand,
+    ),
+    grants: lazyCommand(
+      "List and revoke approvals that hold for all sessions",
+      async () => (await import("./runs/questions.ts")).grantsCommand,
+    ),
+    events: lazyCommand(
+      "List or follow the changes of all resources",
+      async () => (await import("./runs/events.ts")).eventsCommand,
     ),
     sessions: lazyCommand(
       "List, show, export and delete saved sessions",

@@ -24,7 +24,15 @@ export {
   type ResumeOptions,
 } from "./request.ts";
 export { streamChatCompletion } from "./chat-stream.ts";
-export { followResponse, streamResponse, streamRunEvents } from "./streams.ts";
+export {
+  followResponse,
+  streamFeed,
+  streamLogs,
+  streamResponse,
+  streamRunEvents,
+  type FeedRequest,
+  type LogRequest,
+} from "./streams.ts";
 
 /** One method per operation. Streams are separate functions, because those resume. */
 export type AgentClient = Omit<GeneratedClient, "streamRunEvents">;

@@ -1,4 +1,6 @@
 import type {
+  FeedFrame,
+  LogEntry,
   RunEvent,
   CreateResponseRequest,
   ResponseStreamEvent,
@@ -38,6 +40,76 @@ export async function* streamRunEvents(
     return false;
   }
   yield* resumed(connect, resume, runId);
+}
+
+/** What to follow of the feed of changes. */
+export interface FeedRequest extends ResumeOptions {
+  /** Only these types, such as `run.*`. */
+  readonly types?: readonly string[];
+  /** The last event or cursor that was received. Default: from now on. */
+  readonly after?: string;
+  readonly headers?: Readonly<Record<string, string>>;
+}
+
+/**
+ * Yields the frames of the feed of changes until `signal` is aborted, over as many connections as needed, without loss or
+ * repetition. Throws as {@link streamRunEvents}: AgentApiError `events_expired` for a cursor that is too old.
+ */
+export async function* streamFeed(
+  options: ClientOptions,
+  { after, types = [], headers = {}, ...resume }: FeedRequest = {},
+): AsyncGenerator<FeedFrame, void> {
+  const query = types.length === 0 ? "" : `?types=${encodeURIComponent(types.join(","))}`;
+  yield* followed<FeedFrame>(options, `/v1/events${query}`, { ...resume, after, headers });
+}
+
+/** Which lines of the log to follow. */
+export interface LogRequest extends ResumeOptions {
+  /** The least level. */
+  readonly level?: LogEntry["level"];
+  /** Id of the last line that was received. Default: from now on. */
+  readonly after?: string;
+}
+
+/** Yields the lines of the log of a server as they are written. Errors as in {@link streamFeed}, after a restart too. */
+export async function* streamLogs(
+  options: ClientOptions,
+  { after, level = "debug", ...resume }: LogRequest = {},
+): AsyncGenerator<LogEntry, void> {
+  yield* followed<LogEntry>(options, `/v1/logs?stream=true&level=${level}`, {
+    ...resume,
+    after,
+    headers: {},
+  });
+}
+
+/** Yields the data of a stream that has no end, after the event with this id. */
+async function* followed<T>(
+  options: ClientOptions,
+  path: string,
+  {
+    after,
+    headers,
+    ...resume
+  }: ResumeOptions & {
+    readonly after: string | undefined;
+    readonly headers: Readonly<Record<string, string>>;
+  },
+): AsyncGenerator<T, void> {
+  let last = after;
+  async function* connect(): AsyncGenerator<T, boolean> {
+    const position: Record<string, string> = last === undefined ? {} : { "last-event-id": last };
+    const init = {
+      headers: { ...headers, accept: "text/event-stream", ...position },
+      ...(resume.signal ? { signal: resume.signal } : {}),
+    };
+    for await (const { data, id } of readFrames(await send(options, path, init))) {
+      last = id ?? last;
+      yield JSON.parse(data) as T;
+    }
+    return false;
+  }
+  yield* resumed(connect, resume, undefined);
 }
 
 type FinalEvent = Extract<

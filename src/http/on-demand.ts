@@ -84,8 +84,8 @@ export const onDemand = {
     "forkSession",
     "compressSession",
     "undoSession",
-    "exportSession",
   ),
+  ...from(() => import("./control/sessions/export.ts"), "exportSession"),
   ...from(() => import("./control/sessions/events.ts"), "streamSessionEvents"),
   ...from(
     () => import("./control/webhooks/routes.ts"),

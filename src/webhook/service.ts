@@ -97,11 +97,14 @@ export class WebhookService {
     });
   }
 
-  /** Returns the address of a route from this machine, without a secret in it. Undefined: the receiver is off. */
+  /**
+   * Returns the address of a route from this machine, without a secret in it. Undefined: the receiver is off, or has a
+   * random port in another process.
+   */
   urlOf(name: string): string | undefined {
+    if (!this.#settings.isEnabled) return undefined;
     const { receiver } = this.#options;
-    if (!receiver) return undefined;
-    const base = this.#settings.port === 0 ? receiver.url : receiverUrl(this.#settings);
+    const base = this.#settings.port === 0 ? receiver?.url : receiverUrl(this.#settings);
     return base === undefined ? undefined : routeUrl(base, name);
   }
 

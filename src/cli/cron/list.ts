@@ -5,6 +5,7 @@ import { withApi, type Api } from "../kit/api.ts";
 import { defineApiCommand } from "../kit/command.ts";
 import { currentContext } from "../kit/context.ts";
 import { listTime, print, printJson, printTable, warn } from "../kit/output.ts";
+import { readPages } from "../kit/pages.ts";
 import {
   cursorOption,
   jsonOption,
@@ -70,8 +71,6 @@ export const showCommand = defineApiCommand({
 });
 
 const MAX_LIMIT = 500;
-/** Occurrences of one request. */
-const PAGE = 100;
 
 export const runsCommand = defineApiCommand({
   meta: {
@@ -110,17 +109,8 @@ async function readRuns(
     cursor,
   }: { readonly job?: Job; readonly limit: number; readonly cursor?: string | undefined },
 ): Promise<{ readonly runs: readonly Occurrence[]; readonly next: string | null }> {
-  const runs: Occurrence[] = [];
-  for (let after = cursor; ;) {
-    const query = {
-      limit: Math.min(PAGE, limit - runs.length),
-      ...(job ? { job_id: job.id } : {}),
-      ...(after === undefined ? {} : { after }),
-    };
-    const { data: page } = await client.listOccurrences({ query, headers });
-    runs.push(...page.data);
-    const next = page.has_more ? page.last_id : null;
-    if (next === null || runs.length >= limit) return { runs, next };
-    after = next;
-  }
+  const ofJob = job ? { job_id: job.id } : {};
+  const read = (page: object) => client.listOccurrences({ query: { ...ofJob, ...page }, headers });
+  const { rows: runs, next } = await readPages(read, { limit, after: cursor });
+  return { runs, next };
 }

@@ -25,7 +25,7 @@ import { statuses, statusOf, type PlatformStatus } from "../../deliver/platform/
 import { EXIT_FAILURE } from "../chat/run.ts";
 import { repeatedOption, switchOption, textOption, toPort } from "../kit/options.ts";
 import { platforms as traits } from "../../deliver/target.ts";
-import { testPlatform, trialIsGood, trialText, untilInterrupted } from "../platforms/trial.ts";
+import { testPlatform, trialIsGood, trialText } from "../platforms/trial.ts";
 
 const SECRET_VARIABLE = "WEBHOOK_SECRET";
 const GOOD_SECRET_CHARACTERS = 16;
@@ -209,7 +209,7 @@ function report({ config, home, path }: LoadedConfig, answers: GatewayAnswers): 
   );
 }
 
-const TRIAL_TIMEOUT_MS = 60_000;
+const TRIAL_SECONDS = 50;
 
 interface FinishOptions {
   /** The setup is interactive. */
@@ -262,9 +262,8 @@ async function chooseTestTarget(
 }
 
 async function sendTestMessage({ name }: PlatformStatus, { chat }: TestTarget): Promise<void> {
-  const message = { platform: name, chat, thread: undefined, text: undefined, extra: {} };
-  const options = { timeoutMs: TRIAL_TIMEOUT_MS, signal: untilInterrupted(), onSend: () => {} };
-  const trial = await testPlatform(message, options);
+  const body = { timeout_seconds: TRIAL_SECONDS, ...(chat === undefined ? {} : { chat_id: chat }) };
+  const trial = await testPlatform(name, body);
   if (trialIsGood(trial)) return print(trialText(trial));
   warn(trialText(trial));
   process.exitCode = EXIT_FAILURE;

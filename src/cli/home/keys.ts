@@ -1,13 +1,14 @@
 /** `agentd keys`: the API keys of the home, or of a server. */
 import { defineCommand } from "citty";
 import { ServiceError } from "../../base/errors.ts";
-import type { ApiKey, ApiKeyList, KeyScope } from "../../client/http.ts";
+import type { ApiKey, KeyScope } from "../../client/http.ts";
 import { withApi, type Api } from "../kit/api.ts";
 import { UsageError } from "../kit/arguments.ts";
 import { defineApiCommand } from "../kit/command.ts";
 import { toTime } from "../kit/duration.ts";
 import { commaList, jsonOption, requiredArgument, switchOption, textOption } from "../kit/options.ts";
 import { listTime, print, printData, printJson, printTable, warn } from "../kit/output.ts";
+import { readPages } from "../kit/pages.ts";
 
 const SCOPES: readonly KeyScope[] = [
   "chat",
@@ -20,8 +21,6 @@ const SCOPES: readonly KeyScope[] = [
   "read",
   "admin",
 ];
-/** Keys of one request. */
-const PAGE = 100;
 const DEFAULT_KEEP_SECONDS = 300;
 
 const list = defineApiCommand({
@@ -120,14 +119,7 @@ export const keysCommand = defineCommand({
 });
 
 async function listKeys({ client }: Api, status: ApiKey["status"][]): Promise<readonly ApiKey[]> {
-  const keys: ApiKey[] = [];
-  for (let after: string | undefined; ;) {
-    const query = { status, limit: PAGE, ...(after === undefined ? {} : { after }) };
-    const page: ApiKeyList = (await client.listKeys({ query })).data;
-    keys.push(...page.data);
-    if (!page.has_more || page.last_id === null) return keys;
-    after = page.last_id;
-  }
+  return (await readPages((page) => client.listKeys({ query: { status, ...page } }))).rows;
 }
 
 /** Returns the key with this id or name. ServiceError `key_not_found`. */

@@ -44,6 +44,34 @@ export async function withApi<T>(work: (api: Api) => Promise<T>): Promise<T> {
   }
 }
 
+/** Returns what streams of an owner's data take. */
+export function streamsOf({ server, ownedBy }: Api, owner: string): Api["server"] {
+  const send = server.fetch ?? fetch;
+  const named = Object.entries(ownedBy(owner));
+  return {
+    ...server,
+    fetch: (input, init) => send(input, { ...init, headers: [...new Headers(init?.headers), ...named] }),
+  };
+}
+
+/**
+ * Like {@link withApi}, for what only a running gateway can do: on this machine, the one of the home, at `port` or as it is
+ * configured. ServiceError that says how to start it.
+ */
+export async function withGatewayApi<T>(
+  port: string | undefined,
+  work: (api: Api) => Promise<T>,
+): Promise<T> {
+  if (await currentTarget()) return withApi(work);
+  const { withGateway } = await import("./local-gateway.ts");
+  return withGateway(port, async (client, server) => {
+    const { auth } = (await client.getCapabilities()).data;
+    return work({ client, server, ...ownersOf(auth.scopes) }).catch((error: unknown) => {
+      throw error instanceof AgentApiError && error.status !== 401 ? refused(error, undefined) : error;
+    });
+  });
+}
+
 async function locally<T>(work: (api: Api) => Promise<T>): Promise<T> {
   const { CommandApi } = await import("../../app/command-api.ts");
   const api = await CommandApi.open(currentContext());
@@ -101,9 +129,13 @@ async function remotely<T>(target: RemoteTarget, work: (api: Api) => Promise<T>)
   const client = createAgentClient(server);
   const { data: capabilities } = await client.getCapabilities();
   if (capabilities?.object !== "agent.api_server.capabilities") throw foreign(target);
-  const isAdmin = capabilities.auth.scopes.includes("admin");
-  const ownedBy = (owner: string) => (isAdmin ? { "X-Agent-Owner": owner } : {});
-  return work({ client, server, target, anyOwner: ownedBy("*"), ownedBy });
+  return work({ client, server, target, ...ownersOf(capabilities.auth.scopes) });
+}
+
+/** Only an admin may name an owner. */
+function ownersOf(scopes: readonly string[]): Pick<Api, "anyOwner" | "ownedBy"> {
+  const ownedBy = (owner: string) => (scopes.includes("admin") ? { "X-Agent-Owner": owner } : {});
+  return { anyOwner: ownedBy("*"), ownedBy };
 }
 
 function unreachable(error: AgentConnectionError, { url, context }: RemoteTarget): ServiceError {

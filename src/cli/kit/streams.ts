@@ -14,7 +14,7 @@ import { warn } from "./output.ts";
 const SIGNALS = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
 
 /** Writes to stdout. Ends silently when the reader closes the pipe, as `head` does. */
-export async function writeStdout(text: AsyncIterable<string>): Promise<void> {
+export async function writeStdout(text: AsyncIterable<string | Uint8Array>): Promise<void> {
   try {
     await pipeline(Readable.from(text), process.stdout, { end: false });
   } catch (error) {
@@ -28,7 +28,7 @@ export async function writeStdout(text: AsyncIterable<string>): Promise<void> {
  */
 export async function writeOutput(
   file: string,
-  text: AsyncIterable<string>,
+  text: AsyncIterable<string | Uint8Array>,
   { force }: { readonly force: boolean },
 ): Promise<string> {
   const path = resolve(file);
@@ -57,7 +57,11 @@ export async function writeOutput(
   }
 }
 
-async function writeDraft(draft: string, text: AsyncIterable<string>, signal: AbortSignal): Promise<void> {
+async function writeDraft(
+  draft: string,
+  text: AsyncIterable<string | Uint8Array>,
+  signal: AbortSignal,
+): Promise<void> {
   const handle = await open(draft, "wx", 0o600);
   try {
     for await (const piece of text) {

@@ -8,6 +8,7 @@ import { formatTarget, parseTarget, platforms } from "../../deliver/target.ts";
 import type { Api } from "../kit/api.ts";
 import { UsageError } from "../kit/arguments.ts";
 import { listTime } from "../kit/output.ts";
+import { readPages } from "../kit/pages.ts";
 import { oneLine } from "../sessions/text.ts";
 
 /** Characters of an address in a list: an address may be private. */
@@ -26,9 +27,6 @@ export const MESSAGE_HEAD = [
   "LAST ERROR",
 ] as const;
 
-/** Messages of one request. */
-const PAGE = 100;
-
 type Query = NonNullable<NonNullable<Parameters<Api["client"]["listMessages"]>[0]>["query"]>;
 
 /** Returns the messages of a query, newest first, and after which id more follow. */
@@ -37,16 +35,9 @@ export async function listMessages(
   filter: Query,
   { limit, before }: { readonly limit: number; readonly before?: string | undefined },
 ): Promise<{ readonly messages: readonly Message[]; readonly next: string | null }> {
-  const messages: Message[] = [];
-  for (let after = before; ;) {
-    const size = Math.min(PAGE, limit - messages.length);
-    const query = { ...filter, limit: size, ...(after === undefined ? {} : { after }) };
-    const { data: page } = await client.listMessages({ query, headers });
-    messages.push(...page.data);
-    const next = page.has_more ? page.last_id : null;
-    if (next === null || messages.length >= limit) return { messages, next };
-    after = next;
-  }
+  const read = (page: object) => client.listMessages({ query: { ...filter, ...page }, headers });
+  const { rows: messages, next } = await readPages(read, { limit, after: before });
+  return { messages, next };
 }
 
 /** Returns the cells of a message in a table with {@link MESSAGE_HEAD}. */

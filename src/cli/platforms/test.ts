@@ -1,22 +1,20 @@
 /** `agentd platforms test`: sends a message through a platform, without the outbox. */
 import process from "node:process";
-import { defineCommand } from "citty";
+import type { TestPlatformBody } from "../../client/http.ts";
 import type { PlatformName } from "../../config/platform-settings.ts";
-import { platforms as traits, formatTarget } from "../../deliver/target.ts";
+import { platforms as traits } from "../../deliver/target.ts";
 import { UsageError } from "../kit/arguments.ts";
+import { defineApiCommand } from "../kit/command.ts";
 import { print, printJson, warn } from "../kit/output.ts";
-import { testPlatform, trialIsGood, trialText, untilInterrupted, type CliTrialMessage } from "./trial.ts";
+import { testPlatform, trialIsGood, trialText } from "./trial.ts";
 import { EXIT_FAILURE } from "../chat/run.ts";
-import { oneLine } from "../sessions/text.ts";
 import { repeatedOption } from "../kit/options.ts";
 import { suggest } from "../../base/suggest.ts";
 import { platformNames } from "../../deliver/platform/platforms.ts";
 
-const MAX_TIMEOUT_SECONDS = 600;
-/** Exit code of a program that Ctrl-C ended, as shells expect. */
-const EXIT_INTERRUPTED = 130;
+const MAX_TIMEOUT_SECONDS = 50;
 
-export const testCommand = defineCommand({
+export const testCommand = defineApiCommand({
   meta: {
     name: "test",
     description: "Send a test message through a platform; exit code 0 when the platform accepted it",
@@ -39,39 +37,31 @@ export const testCommand = defineCommand({
       valueHint: "key=value",
       description: "Further fields, as in deliver_extra. Repeatable.",
     },
-    timeout: { type: "string", valueHint: "seconds", default: "60", description: "Timeout" },
+    timeout: { type: "string", valueHint: "seconds", default: "50", description: "Timeout" },
     json: { type: "boolean", description: "Print JSON" },
   },
   async run({ args, rawArgs }) {
     const platform = toPlatform(args.platform);
-    const message: CliTrialMessage = {
-      platform,
-      chat: idOf(args["chat-id"], "chat-id"),
-      thread: idOf(args["thread-id"], "thread-id"),
-      text: args.text,
+    const chat = idOf(args["chat-id"], "chat-id");
+    const thread = idOf(args["thread-id"], "thread-id");
+    refuseStrayChat(platform, chat ?? thread);
+    const body: TestPlatformBody = {
+      ...(chat === undefined ? {} : { chat_id: chat }),
+      ...(thread === undefined ? {} : { thread_id: thread }),
+      ...(args.text === undefined ? {} : { text: args.text }),
       extra: Object.fromEntries(repeatedOption(rawArgs, "extra").map((pair) => toPair(pair, "extra"))),
+      timeout_seconds: toTimeout(args.timeout),
     };
-    refuseStrayChat(message);
-    const timeoutMs = toTimeout(args.timeout) * 1000;
-    const onSend = (address: string) => {
-      if (!args.json) print(sendingText(platform, address));
-    };
-    const trial = await testPlatform(message, { timeoutMs, signal: untilInterrupted(), onSend });
+    const trial = await testPlatform(platform, body);
     if (args.json) printJson(trial);
     else if (trialIsGood(trial)) print(trialText(trial));
     else warn(trialText(trial));
-    if (!trialIsGood(trial)) process.exitCode = trial.outcome === "stopped" ? EXIT_INTERRUPTED : EXIT_FAILURE;
+    if (!trialIsGood(trial)) process.exitCode = EXIT_FAILURE;
   },
 });
 
-function sendingText(platform: PlatformName, address: string): string {
-  const none = address === "" && traits[platform].address !== "none";
-  const chat = none ? ", without a chat: no chat was given, and no home channel is set" : "";
-  return `Sending to ${oneLine(formatTarget({ platform, address }))}${chat}`;
-}
-
-function refuseStrayChat({ platform, chat, thread }: CliTrialMessage): void {
-  if (traits[platform].address !== "none" || (chat ?? thread) === undefined) return;
+function refuseStrayChat(platform: PlatformName, chat: string | undefined): void {
+  if (traits[platform].address !== "none" || chat === undefined) return;
   throw new UsageError(`${platform} has no chats. Use --extra, such as --extra repo=owner/name.`);
 }
 

@@ -1,101 +1,47 @@
-/** A test message of the command line, through a target of its own. */
-import packageFile from "../../../package.json" with { type: "json" };
-import { waitAtMost, systemClock } from "../../base/time.ts";
-import { hostname } from "node:os";
+/** A test message through a platform, without the outbox. */
 import process from "node:process";
 import { ServiceError } from "../../base/errors.ts";
-import { createLog } from "../../base/observe.ts";
-import { loadConfig, requireValid } from "../../config/config.ts";
+import { AgentApiError, type PlatformTest, type TestPlatformBody } from "../../client/http.ts";
 import type { PlatformName } from "../../config/platform-settings.ts";
-import { hideSecrets } from "../../config/secret-values.ts";
-import { platformState, type PlatformState } from "../../deliver/platform/platforms.ts";
-import { greeting, sendTrial, type TrialMessage, type TrialResult } from "../../deliver/platform/trial.ts";
-import type { Target } from "../../deliver/target.ts";
-import { currentContext } from "../kit/context.ts";
+import { formatTarget, platforms as traits } from "../../deliver/target.ts";
+import { withApi } from "../kit/api.ts";
 import { warn } from "../kit/output.ts";
 import { oneLine } from "../sessions/text.ts";
-import { findDatabase } from "../kit/database.ts";
 
-export interface CliTrialMessage extends Omit<TrialMessage, "text"> {
+export interface Trial extends PlatformTest {
   readonly platform: PlatformName;
-  /** Undefined: a greeting. */
-  readonly text: string | undefined;
 }
 
-interface TrialOptions {
-  readonly timeoutMs: number;
-  readonly signal: AbortSignal;
-  /** Called with the address before anything is sent; empty for none. */
-  readonly onSend: (address: string) => void;
-}
+/** Exit code of a program that Ctrl-C ended, as shells expect. */
+const EXIT_INTERRUPTED = 130;
 
-interface Trial extends Omit<TrialResult, "tookMs"> {
-  readonly platform: PlatformName;
-  readonly took_ms: number;
-}
-
-const CLOSE_MS = 2_000;
-
-/**
- * Sends the message. Throws ServiceError `invalid_config`, without sending, for a platform that is disabled or not
- * configured.
- */
-export async function testPlatform(message: CliTrialMessage, options: TrialOptions): Promise<Trial> {
-  const { home, env: processEnv } = currentContext();
-  const loaded = await loadConfig({ home, env: processEnv });
-  const config = requireValid(loaded);
-  const { env } = loaded;
-  hideSecrets(loaded);
-  const { openStore } = await import("../../store/open.ts");
-  const database = await findDatabase();
-  // Holds the leases of platforms that allow one connection. Without a database no service has ever run, so no lease is held.
-  const store = await openStore({ url: database.exists ? database.url : ":memory:" });
+/** Sends the message. ServiceError `platform_not_ready`, without sending, for a platform that is off or not configured. */
+export async function testPlatform(platform: PlatformName, body: TestPlatformBody): Promise<Trial> {
+  const stop = () => {
+    warn("Stopped. The message may have been sent.");
+    process.exit(EXIT_INTERRUPTED);
+  };
+  process.once("SIGINT", stop);
   try {
-    const log = createLog("warn", (line) => warn(line.trimEnd()));
-    const parts = { clock: systemClock, log, version: packageFile.version, agentHome: home, env, store };
-    const state = await platformState(message.platform, config, parts);
-    if (state.status !== "ready") throw notReady(message.platform, state);
-    return await sendThrough(state.target, message, options);
+    const result = await withApi(async ({ client }) => {
+      return (await client.testPlatform({ path: { platform }, body })).data;
+    });
+    return { platform, ...result };
+  } catch (error) {
+    throw error instanceof ServiceError ? notReady(error, platform) : error;
   } finally {
-    await store.close();
+    process.off("SIGINT", stop);
   }
 }
 
-async function sendThrough(
-  target: Target,
-  { platform, ...message }: CliTrialMessage,
-  options: TrialOptions,
-): Promise<Trial> {
-  const { text = greeting(hostname(), Date.now()) } = message;
-  try {
-    const { tookMs, ...result } = await sendTrial(
-      target,
-      { ...message, text },
-      { ...options, clock: systemClock },
-    );
-    return { platform, ...result, took_ms: tookMs };
-  } finally {
-    await waitAtMost(systemClock, CLOSE_MS, Promise.resolve(target.close?.()));
-  }
-}
-
-function notReady(
-  name: PlatformName,
-  state: Exclude<PlatformState, { readonly status: "ready" }>,
-): ServiceError {
-  const hint =
-    state.status === "disabled"
-      ? `is disabled: set platforms.${name}.enabled to true.`
-      : `is not configured: set ${state.missing.join(" and ")}, or run \`agentd gateway setup --platform ${name}\`.`;
-  return new ServiceError("invalid_config", `${name} ${hint} Nothing was sent.`);
-}
-
-/** Returns a signal that aborts at Ctrl-C, which no longer ends the process. */
-export function untilInterrupted(): AbortSignal {
-  const interrupted = new AbortController();
-  // The listener stays: signal-exit would end the process when it finds no other listener.
-  process.on("SIGINT", () => interrupted.abort());
-  return interrupted.signal;
+/** Returns the error with what to do. */
+function notReady(error: ServiceError, platform: PlatformName): ServiceError {
+  const { cause } = error;
+  const details = cause instanceof AgentApiError ? cause.details : undefined;
+  const { status, missing = [] } = (details ?? {}) as { status?: string; missing?: readonly string[] };
+  if (error.code !== "platform_not_ready" || status === "off") return error;
+  const what = `${platform} is not configured: set ${missing.join(" and ")}, or run \`agentd gateway setup --platform ${platform}\`. Nothing was sent.`;
+  return new ServiceError(error.code, what, { cause });
 }
 
 export function trialIsGood({ outcome }: Trial): boolean {
@@ -103,17 +49,18 @@ export function trialIsGood({ outcome }: Trial): boolean {
 }
 
 /** Returns the result and what to do. */
-export function trialText({ platform, outcome, error = "", took_ms: tookMs }: Trial): string {
-  const said = oneLine(error);
+export function trialText(trial: Trial): string {
+  const { platform, outcome, address, took_ms: tookMs } = trial;
+  const said = oneLine(trial.error ?? "");
   switch (outcome) {
     case "delivered":
-      return `Delivered in ${tookMs} ms.`;
+      return `Delivered to ${oneLine(formatTarget({ platform, address }))} in ${tookMs} ms.`;
     case "retry":
       return `Not delivered: ${said}\nIt may work later: the outbox would retry it.`;
     case "unknown":
       return `Unknown: ${said}\nCheck whether the message arrived. It is not sent again.`;
     case "permanent":
-      return `Refused: ${said}`;
+      return `Refused: ${said}${address === "" && traits[platform].address !== "none" ? NO_CHAT : ""}`;
     case "busy":
       return `Not sent: ${platform} allows one connection, which another process has. Stop \`agentd gateway\` first.`;
     case "stopped":
@@ -121,3 +68,5 @@ export function trialText({ platform, outcome, error = "", took_ms: tookMs }: Tr
       return "Stopped. The message may have been sent.";
   }
 }
+
+const NO_CHAT = "\nNo chat was given, and no home channel is set.";

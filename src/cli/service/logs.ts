@@ -1,13 +1,15 @@
 /** `agentd logs`: shows the log file of the gateway of this home, and follows it across rotation and restarts. */
 import process from "node:process";
 import { setTimeout as sleep } from "node:timers/promises";
-import { defineCommand } from "citty";
 import { ServiceError } from "../../base/errors.ts";
+import { withApi } from "../kit/api.ts";
 import { UsageError } from "../kit/arguments.ts";
+import { defineApiCommand } from "../kit/command.ts";
 import { currentContext } from "../kit/context.ts";
 import { toTime } from "../kit/duration.ts";
 import { jsonLinesOption, textOption } from "../kit/options.ts";
 import { hasColours, printData, warn } from "../kit/output.ts";
+import { currentTarget } from "../kit/target.ts";
 import { logPath } from "./log-file.ts";
 import { LogReader } from "./log-reader.ts";
 import { formatEntry, formatRawLine, LEVELS, parseLogLine, type LogEntry } from "./log-text.ts";
@@ -15,10 +17,11 @@ import { formatEntry, formatRawLine, LEVELS, parseLogLine, type LogEntry } from 
 const MAX_LINES = 1_000_000;
 const POLL_MS = 200;
 
-export const logsCommand = defineCommand({
+export const logsCommand = defineApiCommand({
   meta: {
     name: "logs",
-    description: "Show the log of the gateway of this home: the last lines, or those that --since selects",
+    description:
+      "Show the log of the gateway, whether it runs or not: the last lines, or those that --since selects. A server shows the lines that it has in memory",
   },
   args: {
     follow: { type: "boolean", alias: "f", description: "Continue with new lines, also after a restart" },
@@ -33,8 +36,9 @@ export const logsCommand = defineCommand({
     json: jsonLinesOption,
   },
   async run({ args }) {
-    const filter = filterOf(args, Date.now());
     const show = args.json ? (line: LogLine) => line.raw : textOf;
+    if (await currentTarget()) return showServerLog(args, show);
+    const filter = filterOf(args, Date.now());
     const last = new LastLines(linesOf(args));
     let take = (line: LogLine) => last.add(line);
     const path = logPath(currentContext().home);
@@ -58,6 +62,24 @@ export const logsCommand = defineCommand({
   },
 });
 
+/** Shows the log of a server as that of this machine. */
+async function showServerLog(args: Args, show: (line: LogLine) => string): Promise<void> {
+  const { followLines, lastLines, rawLine } = await import("./server-logs.ts");
+  const { level, since } = args;
+  const sinceMs = since === undefined ? undefined : toTime(since, "since", Date.now());
+  const wanted = { level: level as LogEntry["level"], sinceMs };
+  const count = linesOf(args);
+  await withApi(async (api) => {
+    const take = (entry: Parameters<typeof rawLine>[0]) => {
+      const raw = rawLine(entry);
+      printData(show({ raw, entry: parseLogLine(raw) }));
+    };
+    const last = await lastLines(api, wanted, args.follow ? Math.max(1, count) : count);
+    for (const entry of count === 0 ? [] : last) take(entry);
+    if (args.follow) await followLines(api, wanted, { last: last.at(-1), show: take });
+  });
+}
+
 interface LogLine {
   readonly raw: string;
   /** Absent: the line is not JSON of the log. */
@@ -68,6 +90,7 @@ interface Args {
   readonly level: string;
   readonly since?: string | undefined;
   readonly lines?: string | undefined;
+  readonly follow?: boolean | undefined;
 }
 
 /** Lines that are not JSON have no level and time: they are shown unless something is filtered. */

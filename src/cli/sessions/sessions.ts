@@ -1,15 +1,18 @@
-/** `agentd sessions`: reads saved sessions from the database, whether the service runs or not. */
+/** `agentd sessions`: the saved sessions of the home, or of a server. */
 import process from "node:process";
 import { defineCommand } from "citty";
-import { Sessions } from "../../agent/session/sessions.ts";
 import { ServiceError } from "../../base/errors.ts";
-import type { Store } from "../../store/store.ts";
-import type { SessionRow } from "../../store/schema/tables.ts";
-import type { Session } from "../../client/http.ts";
+import {
+  AgentApiError,
+  type Session,
+  type SessionMessage,
+  type SessionMessageList,
+} from "../../client/http.ts";
 import { withApi, type Api } from "../kit/api.ts";
 import { defineApiCommand } from "../kit/command.ts";
 import { UsageError } from "../kit/arguments.ts";
 import { listTime, print, printData, printJson, printTable, warn } from "../kit/output.ts";
+import { MAX_PAGE, readPages } from "../kit/pages.ts";
 import {
   cursorOption,
   jsonOption,
@@ -22,9 +25,8 @@ import {
   quietOption,
 } from "../kit/options.ts";
 import { confirm } from "../kit/confirm.ts";
-import { newestMessages, readPages, sessionRows, messageText, oneLine, toJson, toMarkdown } from "./text.ts";
-import { findDatabase, noDatabase, withDatabase } from "../kit/database.ts";
 import { writeOutput, writeStdout } from "../kit/streams.ts";
+import { messageText, oneLine, sessionText } from "./text.ts";
 
 /** The owner of sessions created with `api_server.key`. */
 const MAIN_OWNER = "default";
@@ -32,12 +34,10 @@ const SHOWN_MESSAGES = 20;
 const MAX_LIMIT = 200;
 const MAX_OWNERS = 20;
 
-const owner = {
-  type: "string",
-  valueHint: "name",
-  default: MAIN_OWNER,
-  description: 'Name of the API key that owns the sessions; "anonymous" without keys',
-} as const;
+const owner = textOption(
+  "name",
+  `Name of the owner of the sessions; "anonymous" without keys. Default: ${MAIN_OWNER}, on a server that of the key`,
+);
 const session = requiredArgument(
   "Id or exact title of the session. The newest session with that title is used",
 );
@@ -45,11 +45,7 @@ const session = requiredArgument(
 const list = defineApiCommand({
   meta: { name: "list", description: "List the saved sessions of an owner, newest first" },
   args: {
-    owner: {
-      ...owner,
-      default: undefined,
-      description: `${owner.description}. Default: ${MAIN_OWNER}, on a server that of the key`,
-    },
+    owner,
     all: switchOption(
       "List all sessions: of every owner, and also those of single requests, sub-agents and background tasks",
     ),
@@ -74,9 +70,6 @@ const list = defineApiCommand({
   },
 });
 
-/** Sessions of one request. */
-const PAGE = 100;
-
 async function listSessions(
   { client }: Api,
   filter: { readonly internal?: boolean; readonly stateless?: boolean },
@@ -86,16 +79,9 @@ async function listSessions(
     cursor,
   }: { readonly headers: Api["anyOwner"]; readonly limit: number; readonly cursor?: string | undefined },
 ): Promise<{ readonly sessions: readonly Session[]; readonly next: string | null }> {
-  const sessions: Session[] = [];
-  for (let after = cursor; ;) {
-    const size = Math.min(PAGE, limit - sessions.length);
-    const query = { ...filter, limit: size, ...(after === undefined ? {} : { after }) };
-    const { data: page } = await client.listSessions({ query, headers });
-    sessions.push(...page.data);
-    const next = page.has_more ? page.last_id : null;
-    if (next === null || sessions.length >= limit) return { sessions, next };
-    after = next;
-  }
+  const read = (page: object) => client.listSessions({ query: { ...filter, ...page }, headers });
+  const { rows: sessions, next } = await readPages(read, { limit, after: cursor });
+  return { sessions, next };
 }
 
 /** On a server, the key's own owner is the default. */
@@ -104,7 +90,7 @@ function ownerHeader(api: Api, name: string | undefined): Api["anyOwner"] {
   return api.target ? {} : api.ownedBy(MAIN_OWNER);
 }
 
-const show = defineCommand({
+const show = defineApiCommand({
   meta: { name: "show", description: `Print a session with its last ${SHOWN_MESSAGES} messages` },
   args: {
     session,
@@ -113,25 +99,26 @@ const show = defineCommand({
     json: jsonOption,
   },
   async run({ args }) {
-    await withSession(args, async (store, row) => {
-      if (args.json) {
-        const newest = args.all ? undefined : newestMessages(store, row, SHOWN_MESSAGES);
-        return writeStdout(toJson(row, newest ?? readPages(store, row)));
-      }
-      for (const [name, value] of sessionRows(row)) print(`${name.padEnd(9)} ${value}`);
-      await writeStdout(shownMessages(store, row, args.all === true));
+    await withSession(args, async (api, found) => {
+      if (args.json && args.all) return writeStdout(await exportOf(api, found, "json"));
+      const messages = args.all ? undefined : await newestMessages(api, found);
+      if (args.json) return printJson({ session: found, messages });
+      print(sessionText(found));
+      await writeStdout(shownMessages(messages ? [messages] : allMessages(api, found)));
+      if (messages && found.message_count > messages.length)
+        warn(`These are the last ${messages.length} messages. Pass --all to print all.`);
     });
   },
 });
 
-const exportCommand = defineCommand({
+const exportCommand = defineApiCommand({
   meta: { name: "export", description: "Write a whole session with its tool calls to stdout or a file" },
   args: {
     session,
     owner,
     format: {
       type: "enum",
-      options: ["json", "markdown"],
+      options: ["json", "jsonl", "markdown"],
       valueHint: "format",
       default: "json",
       description: "Output format",
@@ -141,21 +128,21 @@ const exportCommand = defineCommand({
   },
   async run({ args }) {
     if (args.force && args.output === undefined) throw new UsageError("--force requires --output.");
-    await withSession(args, async (store, row) => {
-      const pages = readPages(store, row);
-      const text = args.format === "markdown" ? toMarkdown(row, pages) : toJson(row, pages);
+    await withSession(args, async (api, found) => {
+      const text = await exportOf(api, found, args.format as ExportFormat);
       if (args.output === undefined) return writeStdout(text);
       const path = await writeOutput(args.output, text, { force: args.force === true });
-      warn(`Wrote ${row.id} to ${path}.`);
+      warn(`Wrote ${found.id} to ${path}.`);
     });
   },
 });
 
-const deleteCommand = defineCommand({
+const deleteCommand = defineApiCommand({
   meta: { name: "delete", description: "Permanently delete a session with its messages, runs and events" },
   args: {
     session,
     owner,
+    force: switchOption("Stop its runs first"),
     yes: yesOption,
     json: jsonOption,
   },
@@ -165,20 +152,30 @@ const deleteCommand = defineCommand({
         "Cannot ask for confirmation without a terminal. Pass --yes to delete the session.",
       );
     }
-    await withSession(args, async (store, row) => {
-      refuseBusy(store, row);
-      const question = `Delete ${row.id} (${nameOf(row)}, ${row.last_message} messages) permanently?`;
-      if (!args.yes && !(await confirm.ask(question))) {
+    await withSession(args, async (api, { id, owner: name, title, message_count: count }) => {
+      const label = title === null ? "untitled" : JSON.stringify(oneLine(title));
+      if (!args.yes && !(await confirm.ask(`Delete ${id} (${label}, ${count} messages) permanently?`))) {
         warn("Nothing was deleted.");
         process.exitCode = 1;
         return;
       }
-      await new Sessions(store).delete(row.id, row.owner);
-      if (args.json) printJson({ id: row.id, deleted: true });
-      else print(`Deleted ${row.id}.`);
+      const request = { path: { session_id: id }, headers: api.ownedBy(name) };
+      const query = args.force ? { force: true } : {};
+      const { data: deleted } = await api.client
+        .deleteSession({ ...request, query })
+        .catch((error: unknown) => {
+          throw isCode(error, "session_busy") ? busy(id) : error;
+        });
+      if (args.json) printJson(deleted);
+      else print(`Deleted ${id}.`);
     });
   },
 });
+
+function busy(id: string): ServiceError {
+  const what = `Session ${id} is busy: a run of it is active. Wait until it ends, or pass --force to stop it. After a crash, start \`agentd gateway\` once to close the run.`;
+  return new ServiceError("session_busy", what);
+}
 
 export const sessionsCommand = defineCommand({
   meta: { name: "sessions", description: "List, show, export and delete saved sessions" },
@@ -186,43 +183,82 @@ export const sessionsCommand = defineCommand({
 });
 
 async function withSession(
-  args: { readonly session: string; readonly owner: string },
-  work: (store: Store, row: SessionRow) => Promise<void>,
+  { session: ref, owner: name }: { readonly session: string; readonly owner?: string | undefined },
+  work: (api: Api, found: Session) => Promise<void>,
 ): Promise<void> {
-  const database = await findDatabase();
-  if (!database.exists) throw new ServiceError("not_found", noDatabase(database.location));
-  await withDatabase(database, async (store) => {
-    const row = await new Sessions(store).find(args.session, args.owner).catch(async (error: unknown) => {
-      if (!(error instanceof ServiceError) || error.code !== "session_not_found") throw error;
-      const hint = `List the sessions with \`agentd sessions list --owner ${args.owner}\`.`;
-      throw new ServiceError(error.code, `${error.message} ${hint}`, { cause: error });
+  await withApi(async (api) => work(api, await findSession(api, ref, name)));
+}
+
+/** Returns the session with this id, or the newest with this title. ServiceError `session_not_found`. */
+async function findSession(api: Api, ref: string, name: string | undefined): Promise<Session> {
+  const headers = ownerHeader(api, name);
+  const found = await api.client
+    .getSession({ path: { session_id: ref }, headers })
+    .catch((error: unknown) => {
+      if (isCode(error, "session_not_found") || isCode(error, "invalid_request")) return undefined;
+      throw error;
     });
-    await work(store, row);
-  });
+  if (found) return found.data;
+  const query = { title: ref, internal: true, stateless: true, limit: 1 };
+  const [newest] = (await api.client.listSessions({ query, headers })).data.data;
+  if (newest) return newest;
+  const hint = `List the sessions with \`agentd sessions list${name === undefined ? "" : ` --owner ${name}`}\`.`;
+  throw new ServiceError("session_not_found", `Session ${JSON.stringify(ref)} does not exist. ${hint}`);
 }
 
-/** Rejects a busy session. After a crash only the service can close the interrupted turn. */
-function refuseBusy(store: Store, { id, lease_owner: holder }: SessionRow): void {
-  if (holder === null) return;
-  const next = store.ownerIsDead(holder)
-    ? "a crash interrupted its turn. Start `agentd gateway` once to close the turn, then delete the session."
-    : "a turn is running. Stop the turn, or wait until it ends.";
-  throw new ServiceError("session_busy", `Session ${id} is busy: ${next}`);
+function isCode(error: unknown, code: string): boolean {
+  return error instanceof AgentApiError && error.code === code;
 }
 
-async function* shownMessages(store: Store, row: SessionRow, all: boolean): AsyncGenerator<string> {
-  let count = 0;
-  for await (const page of all ? readPages(store, row) : newestMessages(store, row, SHOWN_MESSAGES)) {
-    for (const message of page) yield `\n${messageText(message)}\n`;
-    count += page.length;
+const RESULTS = ["tool_results" as const];
+
+function requestOf({ ownedBy }: Api, { id, owner: name }: Session) {
+  return { path: { session_id: id }, headers: ownedBy(name) };
+}
+
+/** Returns the last messages, oldest first. */
+async function newestMessages(api: Api, found: Session): Promise<readonly SessionMessage[]> {
+  const query = { order: "desc" as const, limit: SHOWN_MESSAGES, include: RESULTS };
+  return (await api.client.listSessionMessages({ ...requestOf(api, found), query })).data.data.toReversed();
+}
+
+async function* allMessages(api: Api, found: Session): AsyncGenerator<readonly SessionMessage[]> {
+  for (let after: string | undefined; ;) {
+    const query = {
+      order: "asc" as const,
+      limit: MAX_PAGE,
+      include: RESULTS,
+      ...(after === undefined ? {} : { after }),
+    };
+    const page: SessionMessageList = (
+      await api.client.listSessionMessages({ ...requestOf(api, found), query })
+    ).data;
+    yield page.data;
+    if (!page.has_more || page.last_id === null) return;
+    after = page.last_id;
   }
-  if (!all && count === SHOWN_MESSAGES && row.last_message > count) {
-    warn(`These are the last ${count} messages. Pass --all to print all.`);
-  }
+}
+
+async function* shownMessages(
+  pages: Iterable<readonly SessionMessage[]> | AsyncIterable<readonly SessionMessage[]>,
+): AsyncGenerator<string> {
+  for await (const page of pages) for (const message of page) yield `\n${messageText(message)}\n`;
+}
+
+type ExportFormat = "json" | "jsonl" | "markdown";
+
+/** Returns a whole session as it arrives: text on this machine, bytes from a server. */
+async function exportOf(
+  api: Api,
+  found: Session,
+  format: ExportFormat,
+): Promise<AsyncIterable<string | Uint8Array>> {
+  const request = { ...requestOf(api, found), query: { format }, parseAs: "stream" as const };
+  return (await api.client.exportSession(request)).data as unknown as AsyncIterable<string | Uint8Array>;
 }
 
 async function emptyHint(api: Api, name: string): Promise<string> {
-  const all = await listSessions(api, {}, { headers: api.anyOwner, limit: PAGE });
+  const all = await listSessions(api, {}, { headers: api.anyOwner, limit: MAX_PAGE });
   const owners = [...new Set(all.sessions.map((each) => each.owner))].filter((each) => each !== name);
   const others = owners.slice(0, MAX_OWNERS).toSorted().map(oneLine).join(", ");
   const hint = others === "" ? "" : ` Other owners with sessions: ${others}. Select one with --owner.`;
@@ -242,8 +278,4 @@ function printSessions(sessions: readonly Session[], hasOwners: boolean): void {
       oneLine(each.title ?? each.preview),
     ]),
   );
-}
-
-function nameOf({ title }: SessionRow): string {
-  return title === null ? "untitled" : JSON.stringify(oneLine(title));
 }

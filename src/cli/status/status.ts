@@ -2,7 +2,6 @@
 import { countOpenRuns, countOpenQuestions } from "../../store/stats.ts";
 import { readlink, stat } from "node:fs/promises";
 import process from "node:process";
-import { defineCommand } from "citty";
 import type { DetailedHealth } from "../../client/http.ts";
 import { modelStatus, openModels } from "../../app/models.ts";
 import { createLog, redact } from "../../base/observe.ts";
@@ -11,6 +10,8 @@ import { readCronStatus } from "../../cron/tick/status.ts";
 import { readOutboxStats } from "../../deliver/outbox/stats.ts";
 import { findSandbox } from "../../exec/sandbox/sandbox.ts";
 import { EXIT_FAILURE } from "../chat/run.ts";
+import { withApi, type Api } from "../kit/api.ts";
+import { defineApiCommand } from "../kit/command.ts";
 import { currentContext, type CliContext } from "../kit/context.ts";
 import { findDatabase, withDatabase } from "../kit/database.ts";
 import {
@@ -22,26 +23,48 @@ import {
   type LocalGateway,
 } from "../kit/local-gateway.ts";
 import { jsonOption } from "../kit/options.ts";
+import { readPages } from "../kit/pages.ts";
+import { currentTarget } from "../kit/target.ts";
 import { logPath } from "../service/log-file.ts";
 import { print, printJson } from "../kit/output.ts";
 import { statusText, type HomeStatus, type ServiceStatus } from "./text.ts";
 
-export const statusCommand = defineCommand({
+export const statusCommand = defineApiCommand({
   meta: {
     name: "status",
     description:
-      "Show what runs here: the gateway, its model, open runs and questions, jobs and messages. Exits with 1 if no gateway runs",
+      "Show what runs: the gateway, its model, open runs and questions, jobs and messages. Exits with 1 if no gateway runs",
   },
   args: { port: gatewayPortOption, json: jsonOption },
   async run({ args }) {
-    const status = await readStatus(currentContext(), args.port);
+    const isThere = (await currentTarget()) !== undefined;
+    const status = await (isThere ? withApi(readServer) : readHome(currentContext(), args.port));
     if (args.json) printJson(status);
     else print(redact(statusText(status, Date.now())));
     if (!status.gateway.running) process.exitCode = EXIT_FAILURE;
   },
 });
 
-async function readStatus(context: CliContext, port: string | undefined): Promise<HomeStatus> {
+/** More open questions are not counted. */
+const MAX_QUESTIONS = 1_000;
+
+async function readServer({ client, server, anyOwner: headers }: Api): Promise<HomeStatus> {
+  const { data: health } = await client.getDetailedHealth();
+  const { rows: open } = await readPages((query) => client.listQuestions({ query, headers }), {
+    limit: MAX_QUESTIONS,
+  });
+  return {
+    home: null,
+    gateway: { ...runningAt(server.baseUrl, health), log: null },
+    database: null,
+    questions: open.length,
+    ...countsOf(health),
+    ...serviceOf(health),
+    problems: problemsOf(health),
+  };
+}
+
+async function readHome(context: CliContext, port: string | undefined): Promise<HomeStatus> {
   const gateway = await findLocalGateway(port);
   const { health, problem } = await readHealth(gateway);
   const [database, service] = await Promise.all([
@@ -89,15 +112,22 @@ async function gatewayOf(
   { health, context }: { readonly health: DetailedHealth | undefined; readonly context: CliContext },
 ): Promise<HomeStatus["gateway"]> {
   if (!health) return { running: false, url: baseUrl };
+  return { ...runningAt(baseUrl, health), log: await logOf(health.pid, context) };
+}
+
+function runningAt(url: string, health: DetailedHealth) {
   return {
-    running: true,
-    url: baseUrl,
+    running: true as const,
+    url,
     version: health.version,
     pid: health.pid,
     started_at: health.started_at,
     uptime_seconds: health.uptime_seconds,
-    state: health.draining ? "stopping" : health.recovering ? "recovering" : "ready",
-    log: await logOf(health.pid, context),
+    state: health.draining
+      ? ("stopping" as const)
+      : health.recovering
+        ? ("recovering" as const)
+        : ("ready" as const),
   };
 }
 
@@ -133,7 +163,7 @@ function problemsOf({ readiness }: DetailedHealth): readonly string[] {
   );
 }
 
-async function serviceOf({ readiness: { checks } }: DetailedHealth): Promise<ServiceStatus> {
+function serviceOf({ readiness: { checks } }: DetailedHealth): ServiceStatus {
   const { model, sandbox } = checks;
   const kind = sandbox?.["kind"];
   return {

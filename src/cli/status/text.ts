@@ -10,7 +10,8 @@ export interface ServiceStatus {
 
 /** What `agentd status --json` prints. Counts are absent without a database. */
 export interface HomeStatus extends ServiceStatus {
-  readonly home: string;
+  /** Null: on a server. */
+  readonly home: string | null;
   readonly gateway:
     | { readonly running: false; readonly url: string }
     | {
@@ -24,7 +25,8 @@ export interface HomeStatus extends ServiceStatus {
         /** The file or terminal of its log. Null: a pipe, or unknown. */
         readonly log: string | null;
       };
-  readonly database: { readonly location: string; readonly exists: boolean };
+  /** Null: on a server. */
+  readonly database: { readonly location: string; readonly exists: boolean } | null;
   readonly runs?: {
     readonly queued: number;
     readonly running: number;
@@ -55,11 +57,11 @@ export function statusText(status: HomeStatus, nowMs: number): string {
   return [
     toBlock([
       ["Gateway", gatewayText(status.gateway)],
-      ["Log", status.gateway.running ? logText(status.gateway) : undefined],
-      ["Home", status.home],
+      ["Log", status.gateway.running && status.home !== null ? logText(status.gateway) : undefined],
+      ["Home", status.home ?? undefined],
       ["Model", model === "demo:demo" ? `${model} (no provider is configured; run \`agentd setup\`)` : model],
       ["Sandbox", sandboxText(status.sandbox)],
-      ["Database", database.exists ? database.location : `${database.location} (does not exist yet)`],
+      ["Database", database ? databaseText(database) : undefined],
       ["Runs", status.runs && runsText(status.runs)],
       ["Questions", status.questions === undefined ? undefined : questionsText(status.questions)],
       ["Jobs", status.jobs && jobsText(status.jobs, nowMs)],
@@ -67,6 +69,10 @@ export function statusText(status: HomeStatus, nowMs: number): string {
     ]),
     ...(problems.length === 0 ? [] : ["", "Problems:", ...problems.map((each) => `  ${each}`)]),
   ].join("\n");
+}
+
+function databaseText({ location, exists }: NonNullable<HomeStatus["database"]>): string {
+  return exists ? location : `${location} (does not exist yet)`;
 }
 
 function gatewayText(gateway: HomeStatus["gateway"]): string {
@@ -98,7 +104,7 @@ function runsText(runs: NonNullable<HomeStatus["runs"]>): string {
 
 function questionsText(count: number): string {
   if (count === 0) return "none";
-  return `${count} open; list the runs that wait with \`agentd runs list --status waiting_for_approval\``;
+  return `${count} open; list them with \`agentd questions list\``;
 }
 
 function jobsText(jobs: NonNullable<HomeStatus["jobs"]>, nowMs: number): string {

@@ -1,22 +1,16 @@
-/** `agentd webhook deliveries`: reads received webhooks from the database, whether the gateway runs or not. */
+/** `agentd webhook deliveries`: lists, shows and replays received webhooks. */
 import process from "node:process";
 import { defineCommand } from "citty";
 import { ServiceError } from "../../base/errors.ts";
-import { createId } from "../../base/text.ts";
-import { findMessage, listMessages } from "../../store/outbox/messages.ts";
-import type { Store } from "../../store/store.ts";
-import {
-  Deliveries,
-  DELIVERY_STATUSES,
-  type Delivery,
-  type DeliveryFilter,
-  type DeliveryStatus,
-} from "../../webhook/deliveries/deliveries.ts";
-import { replayHeaders, requestOf, signedHeaders } from "../../webhook/deliveries/replay.ts";
-import { routeUrl } from "../../webhook/routes/route.ts";
-import { STAGES, type StageName } from "../../webhook/receive/evaluate.ts";
+import { AgentApiError, type Delivery, type ReplayDeliveryBody } from "../../client/http.ts";
+import { DELIVERY_STATUSES } from "../../webhook/deliveries/deliveries.ts";
+import { STAGES } from "../../webhook/receive/evaluate.ts";
+import { withApi, withGatewayApi, type Api } from "../kit/api.ts";
+import { defineApiCommand } from "../kit/command.ts";
 import { toTime } from "../kit/duration.ts";
+import { gatewayPortOption } from "../kit/local-gateway.ts";
 import { print, printJson, printTable, warn } from "../kit/output.ts";
+import { readPages } from "../kit/pages.ts";
 import {
   cursorOption,
   jsonOption,
@@ -27,19 +21,7 @@ import {
   toLimit,
 } from "../kit/options.ts";
 import { EXIT_FAILURE } from "../chat/run.ts";
-import { findDatabase, noDatabase, withDatabase } from "../kit/database.ts";
-import { openWebhookHome, routeNamed, targetUrl, type WebhookHome, post } from "./home.ts";
-import {
-  answerText,
-  DELIVERY_HEAD,
-  deliveryCells,
-  deliveryJson,
-  deliveryText,
-  evaluationJson,
-  evaluationText,
-  summaryJson,
-  type DeliveryOutcome,
-} from "./text.ts";
+import { DELIVERY_HEAD, deliveryCells, deliveryText, resultText, type WholeDelivery } from "./text.ts";
 
 const MAX_LIMIT = 500;
 
@@ -47,7 +29,7 @@ const delivery = requiredArgument(
   "Id of the delivery (dlv_...), or the sender's id, which selects the newest match",
 );
 
-const list = defineCommand({
+const list = defineApiCommand({
   meta: { name: "list", description: "List deliveries, newest first" },
   args: {
     route: textOption("name", "Filter by route"),
@@ -62,74 +44,85 @@ const list = defineCommand({
   async run({ args }) {
     const limit = toLimit(args.limit, MAX_LIMIT);
     const nowMs = Date.now();
-    const filter: DeliveryFilter = {
-      ...(args.route === undefined ? {} : { routes: [args.route] }),
-      ...(args.status === undefined ? {} : { statuses: [args.status as DeliveryStatus] }),
-      ...(args.event === undefined ? {} : { events: [args.event] }),
-      ...(args.since === undefined ? {} : { fromMs: toTime(args.since, "since", nowMs) }),
-      ...(args.until === undefined ? {} : { toMs: toTime(args.until, "until", nowMs) }),
+    const filter = {
+      ...(args.route === undefined ? {} : { route: [args.route] }),
+      ...(args.status === undefined ? {} : { status: [args.status as Delivery["status"]] }),
+      ...(args.event === undefined ? {} : { event: [args.event] }),
+      ...(args.since === undefined ? {} : { from: isoTime(args.since, "since", nowMs) }),
+      ...(args.until === undefined ? {} : { to: isoTime(args.until, "until", nowMs) }),
     };
-    const database = await findDatabase();
-    if (!database.exists) {
-      warn(noDatabase(database.location));
-      if (args.json) printJson({ deliveries: [], next_cursor: null });
-      return;
-    }
-    await withDatabase(database, async (store) => {
-      const { cursor } = args;
-      const page = await new Deliveries(store).list(filter, { limit, cursor });
-      const { deliveries, nextCursor } = page;
-      if (args.json) {
-        printJson({ deliveries: deliveries.map(summaryJson), next_cursor: nextCursor ?? null });
-      } else if (deliveries.length > 0)
-        printTable(
-          DELIVERY_HEAD,
-          deliveries.map((each) => deliveryCells(each, nowMs)),
-        );
+    await withApi(async ({ client, anyOwner: headers }) => {
+      const read = (page: object) => client.listDeliveries({ query: { ...filter, ...page }, headers });
+      const { rows, next } = await readPages(read, { limit, after: args.cursor });
+      if (args.json) return printJson({ deliveries: rows, next_cursor: next });
+      const cells = rows.map((each) => deliveryCells(each, nowMs));
+      if (rows.length > 0) printTable(DELIVERY_HEAD, cells);
       else warn("No deliveries found.");
-      if (nextCursor !== undefined && !args.json) warn(`More deliveries follow: pass --cursor ${nextCursor}`);
+      if (next !== null) warn(`More deliveries follow: pass --cursor ${next}`);
     });
   },
 });
 
-const show = defineCommand({
+function isoTime(text: string, option: string, nowMs: number): string {
+  return new Date(toTime(text, option, nowMs)).toISOString();
+}
+
+const show = defineApiCommand({
   meta: {
     name: "show",
     description: "Show a delivery with the result of each stage, its prompt, run and messages",
   },
   args: { delivery, json: jsonOption },
   async run({ args }) {
-    const { found, outcome } = await readDelivery(args.delivery);
-    if (args.json) printJson(deliveryJson(found, outcome));
-    else print(deliveryText(found, outcome));
+    await withApi(async (api) => {
+      const found = await readWhole(api, await findDelivery(api, args.delivery));
+      if (args.json) printJson(found);
+      else print(deliveryText(found));
+    });
   },
 });
 
-const replay = defineCommand({
+type LastStage = NonNullable<ReplayDeliveryBody["up_to"]>;
+
+const replay = defineApiCommand({
   meta: {
     name: "replay",
-    description: "Send a delivery again to the running gateway, which records it as a new one",
+    description:
+      "Handle a delivery again as its route is now, as a new delivery. On this machine the gateway must run. Exits with 1 if it is refused",
   },
   args: {
     delivery,
     until: {
       type: "enum",
       options: STAGES.filter((stage) => !["receive", "signature", "rate", "admit"].includes(stage)),
-      description: "Run the stages up to this one in this process, without sending or recording anything",
+      description: "Run the stages up to this one, without sending or recording anything",
     },
     "dry-run": switchOption(
-      "Run all stages in this process, without sending or recording anything. The script of the route runs",
+      "Run all stages without sending or recording anything. The script of the route runs",
     ),
-    url: textOption("url", "Address of the receiver. Default: this machine"),
+    port: gatewayPortOption,
     json: jsonOption,
   },
   async run({ args }) {
-    const webhookHome = await openWebhookHome();
-    const { found } = await readDelivery(args.delivery);
-    const isDryRun = args["dry-run"] === true || args.until !== undefined;
-    if (isDryRun)
-      return dryRunDelivery(webhookHome, found, { upTo: args.until as StageName, json: args.json });
-    await sendAgain(webhookHome, found, { url: targetUrl(webhookHome, args.url), json: args.json });
+    const { until, json } = args;
+    if (args["dry-run"] || until !== undefined) {
+      return withApi(async (api) => {
+        const body = until === undefined ? {} : { up_to: until as LastStage };
+        const request = { ...(await pathOf(api, args.delivery)), body, query: { dry_run: true } };
+        const { data: result } = await api.client.replayDelivery(request);
+        if (result.object !== "agent.webhook_result") return;
+        if (json) printJson(result);
+        else print(resultText(result));
+      });
+    }
+    await withGatewayApi(args.port, async (api) => {
+      const request = { ...(await pathOf(api, args.delivery)), body: {} };
+      const { data: made } = await api.client.replayDelivery(request);
+      if (made.object !== "agent.delivery") return;
+      if (json) printJson(made);
+      else print(`  Replayed ${made.replay_of} as ${made.id}: ${made.status}`);
+      if (made.status === "refused" || made.status === "failed") process.exitCode = EXIT_FAILURE;
+    });
   },
 });
 
@@ -138,95 +131,50 @@ export const deliveriesCommand = defineCommand({
   subCommands: { list, show, replay },
 });
 
-interface FoundDelivery {
-  readonly found: Delivery;
-  readonly outcome: DeliveryOutcome;
+async function pathOf(api: Api, ref: string) {
+  const { id, owner } = await findDelivery(api, ref);
+  return { path: { delivery_id: id }, headers: api.ownedBy(owner) };
 }
 
-/** Reads a delivery and closes the database. ServiceError `not_found`. */
-async function readDelivery(id: string): Promise<FoundDelivery> {
-  const database = await findDatabase();
-  if (!database.exists) throw new ServiceError("not_found", noDatabase(database.location));
-  const read: FoundDelivery[] = [];
-  await withDatabase(database, async (store) => {
-    const found = await new Deliveries(store).show(id);
-    if (found) read.push({ found, outcome: await readOutcome(found, store) });
-  });
-  const [delivery] = read;
-  if (delivery) return delivery;
+/** Returns the delivery with this id, or the newest with this id of its sender. ServiceError `not_found`. */
+async function findDelivery({ client, anyOwner: headers }: Api, ref: string): Promise<Delivery> {
+  if (/^dlv_\w+$/.test(ref)) {
+    const found = await unlessMissing(client.getDelivery({ path: { delivery_id: ref }, headers }));
+    if (found) return found;
+  }
+  const query = { delivery_id: ref, limit: 1 };
+  const [newest] = (await client.listDeliveries({ query, headers })).data.data;
+  if (newest) return newest;
   const hint = "List the deliveries with `agentd webhook deliveries list`.";
-  throw new ServiceError("not_found", `Unknown delivery ${JSON.stringify(id)}. ${hint}`);
+  throw new ServiceError("not_found", `Unknown delivery ${JSON.stringify(ref)}. ${hint}`);
 }
 
 /** More than the targets of a delivery. */
 const MAX_MESSAGES = 100;
 
-async function readOutcome({ id, runId, outboxId }: Delivery, store: Store): Promise<DeliveryOutcome> {
-  const run = runId === undefined ? undefined : await store.find("runs", { id: runId });
-  const messages = (await listMessages(store, { ref: id, limit: MAX_MESSAGES })).toReversed();
+/** Returns a delivery with its payload, its rendered text, its run and its messages. */
+export async function readWhole(
+  { client, ownedBy }: Api,
+  { id, owner, run_id: runId, message_id: messageId }: Delivery,
+): Promise<WholeDelivery> {
+  const headers = ownedBy(owner);
+  const query = { include: ["payload" as const, "rendered" as const] };
+  const { data: whole } = await client.getDelivery({ path: { delivery_id: id }, query, headers });
+  const run =
+    runId === null ? undefined : await unlessMissing(client.getRun({ path: { run_id: runId }, headers }));
+  const { data: sent } = await client.listMessages({ query: { ref: id, limit: MAX_MESSAGES }, headers });
+  const messages = sent.data.toReversed();
   // A retry of the sender reuses the failed message, which then belongs to the newer delivery.
-  const first =
-    outboxId === undefined || messages.length > 0 ? undefined : await findMessage(store, outboxId);
-  return {
-    run: run && { id: run.id, status: run.status, output: run.output, error: messageIn(run.error) },
-    messages: (first ? [first] : messages).map((message) => ({
-      id: message.id,
-      target: message.target,
-      status: message.status,
-      attempts: message.attempts,
-      error: message.error ?? null,
-      due_at: message.dueAtMs === undefined ? null : new Date(message.dueAtMs).toISOString(),
-    })),
-  };
+  const path = messageId === null || messages.length > 0 ? undefined : { message_id: messageId };
+  const first = path && (await unlessMissing(client.getMessage({ path, headers })));
+  return { ...whole, run: run ?? null, messages: first ? [first] : messages };
 }
 
-/** Returns the message of a run's error, which the store keeps as JSON. */
-function messageIn(error: string | null): string | null {
-  if (error === null) return null;
-  const { message } = JSON.parse(error) as { readonly message?: unknown };
-  return typeof message === "string" ? message : error;
-}
-
-interface Shown {
-  readonly json?: boolean | undefined;
-}
-
-async function dryRunDelivery(
-  webhookHome: WebhookHome,
-  found: Delivery,
-  { upTo, json: asJson }: Shown & { readonly upTo: StageName | undefined },
-): Promise<void> {
-  const request = requestOf(found, routeNamed(webhookHome, found.route));
-  if (!request) throw notKept(found);
-  const { dryRunRequest } = await import("./dry-run.ts");
-  const evaluated = await dryRunRequest(request, upTo === undefined ? {} : { upTo });
-  if (asJson) printJson(evaluationJson(evaluated));
-  else print(evaluationText(evaluated));
-}
-
-/** Sends the delivery again under a new id, so that it does not count as a duplicate. */
-async function sendAgain(
-  webhookHome: WebhookHome,
-  found: Delivery,
-  { url: base, json: asJson }: Shown & { readonly url: string },
-): Promise<void> {
-  const route = routeNamed(webhookHome, found.route);
-  if (found.payload === undefined) throw notKept(found);
-  const url = routeUrl(base, route.name);
-  const body = new TextEncoder().encode(found.payload);
-  const signed = signedHeaders(route, body, Date.now());
-  const headers = { ...replayHeaders(found), "x-request-id": createId("req"), ...signed };
-  if (!asJson) print(`  Replaying ${found.id} to ${url}`);
-  const posted = await post({ url, headers, body });
-  if (asJson) printJson({ url, replay_of: found.id, ...posted });
-  else print(answerText(posted));
-  if (posted.status === undefined || posted.status >= 300) process.exitCode = EXIT_FAILURE;
-}
-
-function notKept({ id, isUnverified }: Delivery): ServiceError {
-  if (isUnverified) {
-    const why = `The body of ${id} was not stored: its sender was not verified.`;
-    return new ServiceError("not_found", `${why} Have the sender send it again.`);
+async function unlessMissing<T>(answer: Promise<{ readonly data: T }>): Promise<T | undefined> {
+  try {
+    return (await answer).data;
+  } catch (error) {
+    if (error instanceof AgentApiError && error.status === 404) return undefined;
+    throw error;
   }
-  return new ServiceError("not_found", `The body of ${id} was not stored: it was binary or too long.`);
 }

@@ -1,14 +1,10 @@
 /** What `agentd webhook listen` prints: lines for people, or lines of JSON. */
 import { redact, redactValue } from "../../base/observe.ts";
-import { shownStatus } from "../../deliver/outbox/message.ts";
-import { parseTarget } from "../../deliver/target.ts";
-import type { OutboxMessage } from "../../store/outbox/messages.ts";
-import type { Delivery } from "../../webhook/deliveries/deliveries.ts";
 import { print } from "../kit/output.ts";
 import { eventText } from "../runs/text.ts";
 import { oneLine, visible } from "../sessions/text.ts";
-import type { Posted } from "./home.ts";
-import { answerText, block, stageLine, summaryJson } from "./text.ts";
+import type { Posted } from "./sender.ts";
+import { answerText, block, iso, messageLine, stageLine, type WholeDelivery } from "./text.ts";
 import type { WatchEvent } from "./watch.ts";
 
 interface Sent {
@@ -54,16 +50,12 @@ export class ListenOutput {
         return print(deliveryText(event.delivery, this.#isLong));
       case "run":
         return this.#printRun(event);
-      case "message": {
-        const { status, attempts, error, id, target } = event.message;
-        const why = error === undefined || status === "delivered" ? "" : `, ${redact(error)}`;
-        const count = attempts === 1 ? "1 attempt" : `${attempts} attempts`;
-        return this.#line(event.id, oneLine(`message ${id} to ${redact(target)}: ${status}, ${count}${why}`));
-      }
+      case "message":
+        return this.#line(event.id, `message ${messageLine(event.message)}`);
       case "ended": {
         const { status, reason } = event.delivery;
         this.#rest.delete(event.id);
-        return this.#line(event.id, oneLine(`${status}${reason === undefined ? "" : `: ${redact(reason)}`}`));
+        return this.#line(event.id, oneLine(`${status}${reason === null ? "" : `: ${reason}`}`));
       }
       case "skipped":
         return print(`  ${event.count} more deliveries are not shown: too many at once.`);
@@ -95,49 +87,30 @@ export class ListenOutput {
   }
 }
 
-function deliveryText(delivery: Delivery, isLong: boolean): string {
-  const { id, event, stages, payload, rendered, createdAtMs } = delivery;
+function deliveryText(delivery: WholeDelivery, isLong: boolean): string {
+  const { id, event, stages, payload, rendered, created_at: createdAt } = delivery;
   const tag = `  [${id.slice(-4)}]`;
   return [
     "",
-    `${tag} ${id} ${oneLine(event)} at ${new Date(createdAtMs).toISOString()}`,
-    ...stages.map((each) => `${tag} ${stageLine(each)}`),
-    ...(isLong && payload !== undefined ? [`${tag} payload:`, block(redact(payload))] : []),
-    ...(isLong && rendered !== undefined ? [`${tag} prompt:`, block(rendered)] : []),
+    `${tag} ${id} ${oneLine(event)} at ${iso(createdAt)}`,
+    ...(stages ?? []).map((each) => `${tag} ${stageLine(each)}`),
+    ...(isLong && payload !== null ? [`${tag} payload:`, block(payload)] : []),
+    ...(isLong && rendered !== null ? [`${tag} prompt:`, block(rendered)] : []),
   ].join("\n");
 }
 
 function entryOf(event: WatchEvent, isLong: boolean): object {
   switch (event.type) {
-    case "delivery": {
-      const { stages, payload, rendered } = event.delivery;
-      const long = { payload: payload === undefined ? null : redact(payload), rendered: rendered ?? null };
-      return { type: "delivery", ...summaryJson(event.delivery), stages, ...(isLong ? long : {}) };
+    case "delivery":
+    case "ended": {
+      const { payload, rendered, run: _, messages: __, ...delivery } = event.delivery as WholeDelivery;
+      return { type: event.type, ...delivery, ...(isLong ? { payload, rendered } : {}) };
     }
     case "run":
       return { type: "run", id: event.id, event: redactValue(event.event) };
     case "message":
-      return { type: "message", delivery: event.id, ...messageEntry(event.message) };
-    case "ended":
-      return { type: "ended", ...summaryJson(event.delivery) };
+      return { type: "message", delivery: event.id, ...event.message };
     case "skipped":
       return event;
   }
-}
-
-/** Returns a message in the form of the API. */
-function messageEntry(message: OutboxMessage): object {
-  const { id, target, status, ref = null, attempts, partsSent, error, createdAtMs, endedAtMs } = message;
-  return {
-    id,
-    platform: parseTarget(target).platform,
-    target: redact(target),
-    status: shownStatus(status),
-    ref,
-    attempts,
-    parts_sent: partsSent,
-    last_error: error === undefined ? null : redact(error),
-    created_at: createdAtMs / 1000,
-    ended_at: endedAtMs === undefined ? null : endedAtMs / 1000,
-  };
 }

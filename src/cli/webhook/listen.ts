@@ -1,27 +1,31 @@
 /** `agentd webhook listen`: sends signed events to a route of the running gateway, and follows its deliveries. */
 import process from "node:process";
-import { defineCommand } from "citty";
 import { createId } from "../../base/text.ts";
 import { systemClock } from "../../base/time.ts";
-import { loadConfig } from "../../config/config.ts";
-import { hideSecrets } from "../../config/secret-values.ts";
+import type { Route } from "../../client/http.ts";
 import { defaultEventOf, exampleBody, testHeaders } from "../../webhook/deliveries/replay.ts";
-import type { WebhookRoute } from "../../webhook/routes/route.ts";
 import { EXIT_FAILURE } from "../chat/run.ts";
+import type { Api } from "../kit/api.ts";
 import { UsageError } from "../kit/arguments.ts";
-import { currentContext } from "../kit/context.ts";
-import { findDatabase, noDatabase, withDatabase } from "../kit/database.ts";
+import { defineApiCommand } from "../kit/command.ts";
 import { jsonOption, requiredArgument, switchOption, textOption } from "../kit/options.ts";
 import { warn } from "../kit/output.ts";
 import { readLines } from "../kit/streams.ts";
-import { openWebhookHome, post, signedRequest, targetUrl, type Posted } from "./home.ts";
 import { ListenOutput } from "./listen-output.ts";
-import { findRoute, isGood, readBytes } from "./test.ts";
+import { findRoute, withWebhooks } from "./routes.ts";
+import {
+  isGood,
+  openSender,
+  post,
+  receiverOption,
+  signedRequest,
+  type Posted,
+  type Sender,
+} from "./sender.ts";
+import { readBytes } from "./test.ts";
 import { DeliveryWatch, type WatchEvent } from "./watch.ts";
-import type { Store } from "../../store/store.ts";
-import { ServiceError } from "../../base/errors.ts";
 
-export const listenCommand = defineCommand({
+export const listenCommand = defineApiCommand({
   meta: {
     name: "listen",
     description:
@@ -36,25 +40,24 @@ export const listenCommand = defineCommand({
     ),
     print: switchOption("Also print the payload and the rendered prompt of each delivery"),
     once: switchOption("Exit when the deliveries that were sent have ended: with 0 if all of them succeeded"),
-    url: textOption("url", "Address of the receiver. Default: this machine"),
+    receiver: receiverOption,
     json: { ...jsonOption, description: "Print each step as a line of JSON" },
   },
   async run({ args }) {
-    const webhookHome = await openWebhookHome();
-    const route = findRoute(webhookHome, args.route);
-    const base = targetUrl(webhookHome, args.url);
     const isAsked = args.event !== undefined || args.payload !== undefined;
     if (args.once && !isAsked) throw new UsageError("--once needs --event or --payload.");
-    const reads = args.payload === "-" ? "payloads" : process.stdin.isTTY ? "enter" : "nothing";
-    const body =
-      args.payload === undefined || reads === "payloads" ? undefined : await readBytes(args.payload);
-    const database = await findDatabase();
-    if (!database.exists) throw new ServiceError("not_found", noDatabase(database.location));
-    hideSecrets(await loadConfig(currentContext()));
-    const output = new ListenOutput({ isJson: args.json === true, isLong: args.print === true });
-    const over = untilInterrupted();
-    await withDatabase(database, async (store) => {
-      const listener = new Listener(store, { route, base, event: args.event, output, signal: over.signal });
+    await withWebhooks(async (api) => {
+      const route = await findRoute(api, args.route);
+      const canSend = isAsked || args.receiver !== undefined || api.target === undefined;
+      const sender = canSend ? await openSender(api, route.name, args.receiver) : undefined;
+      const isTerminal = process.stdin.isTTY && sender !== undefined;
+      const reads = args.payload === "-" ? "payloads" : isTerminal ? "enter" : "nothing";
+      const body =
+        args.payload === undefined || reads === "payloads" ? undefined : await readBytes(args.payload);
+      const output = new ListenOutput({ isJson: args.json === true, isLong: args.print === true });
+      const over = untilInterrupted();
+      const { event } = args;
+      const listener = new Listener(api, { route, sender, event, output, signal: over.signal });
       const sendsFirst = isAsked && reads !== "payloads";
       const plan = { body, sendsFirst, reads, once: args.once === true, end: () => over.abort() } as const;
       const isGoodEnd = await listener.run(plan);
@@ -72,8 +75,9 @@ function untilInterrupted(): AbortController {
 type Body = Uint8Array<ArrayBuffer>;
 
 interface ListenerOptions {
-  readonly route: WebhookRoute;
-  readonly base: string;
+  readonly route: Route;
+  /** Undefined: nothing is sent. */
+  readonly sender: Sender | undefined;
   readonly event: string | undefined;
   readonly output: ListenOutput;
   readonly signal: AbortSignal;
@@ -110,10 +114,10 @@ class Listener {
   #hasFailed = false;
   #isSent = false;
 
-  constructor(store: Store, options: ListenerOptions) {
+  constructor(api: Api, options: ListenerOptions) {
     this.#options = options;
     const { route, signal } = options;
-    this.#watch = new DeliveryWatch(store, {
+    this.#watch = new DeliveryWatch(api, {
       route: route.name,
       signal,
       emit: (event) => {
@@ -126,9 +130,9 @@ class Listener {
   /** Resolves when the signal aborts, or, with `once`, when all that was sent has ended: to whether it succeeded. */
   async run(plan: Plan): Promise<boolean> {
     const { once, end } = plan;
-    const { route, base, output, signal } = this.#options;
+    const { route, output, signal, sender } = this.#options;
     await this.#watch.begin();
-    const shownUrl = signedRequest(route, base, new Uint8Array()).shownUrl;
+    const shownUrl = sender ? signedRequest(sender, new Uint8Array()).shownUrl : (route.url ?? route.name);
     output.begin(shownUrl, { canSend: plan.reads === "enter" });
     const watching = this.#watch.run().finally(end);
     const sending = this.#sendAll(plan).then(
@@ -169,10 +173,11 @@ class Listener {
   }
 
   async #send(given: Body | undefined): Promise<void> {
-    const { route, base, event, output } = this.#options;
+    const { route, sender, event, output } = this.#options;
+    if (!sender) return;
     const defaultEvent = defaultEventOf(route);
     const body = given ?? exampleBody(event ?? defaultEvent);
-    const signed = signedRequest(route, base, body);
+    const signed = signedRequest(sender, body);
     const headers = {
       ...signed.headers,
       ...testHeaders({}, { event, defaultEvent }),
@@ -190,7 +195,7 @@ class Listener {
 
   #settle(event: WatchEvent): void {
     if (event.type !== "ended") return;
-    const { deliveryId, status } = event.delivery;
+    const { delivery_id: deliveryId, status } = event.delivery;
     const count = this.#waiting.get(deliveryId);
     if (count === undefined) {
       if (this.#isSending && this.#early.length < MAX_EARLY) this.#early.push(event);

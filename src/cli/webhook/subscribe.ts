@@ -1,24 +1,18 @@
-/** `agentd webhook subscribe`: writes a route into the subscriptions file, which a running gateway reloads. */
+/** `agentd webhook subscribe`: creates a route, or changes one. A running gateway applies it at once. */
 import { shorten } from "../../base/text.ts";
-import { randomBytes } from "node:crypto";
 import { rename } from "node:fs/promises";
-import { defineCommand } from "citty";
 import { ServiceError } from "../../base/errors.ts";
-import { prepareHome } from "../../config/home.ts";
 import { schemaAt } from "../../config/check.ts";
-import { type WebhookRoute, findDeliveryGaps, receiverUrl, routeUrl } from "../../webhook/routes/route.ts";
-import { platformsOf } from "../../deliver/address.ts";
-import { platformProblems } from "../../deliver/platform/platforms.ts";
+import type { Route } from "../../client/http.ts";
+import { senderOf } from "../../webhook/routes/route.ts";
 import {
+  loadSubscriptions,
   subscriptionName,
-  subscriptionOf,
-  type SubscribeInput,
-  type Subscription,
-  changeSubscriptions,
-  checkEntry,
-  problemsOf,
+  subscriptionsPath,
 } from "../../webhook/routes/subscriptions.ts";
+import type { Api } from "../kit/api.ts";
 import { UsageError } from "../kit/arguments.ts";
+import { defineApiCommand } from "../kit/command.ts";
 import { currentContext } from "../kit/context.ts";
 import { print, printJson, warn } from "../kit/output.ts";
 import { oneLine } from "../sessions/text.ts";
@@ -31,15 +25,14 @@ import {
   textOption,
 } from "../kit/options.ts";
 import { readSecret, warnOfArgument } from "../kit/streams.ts";
-import { openWebhookHome, recordRouteChange, type WebhookHome } from "./home.ts";
+import { listRoutes, withWebhooks } from "./routes.ts";
 
 /** As the configuration schema lists them. */
 const SCHEME_NAMES = optionsAt("scheme");
 const AUTH_NAMES = optionsAt("auth");
-const SECRET_BYTES = 32;
 const SHOWN_CHARACTERS = 80;
 
-export const subscribeCommand = defineCommand({
+export const subscribeCommand = defineApiCommand({
   meta: {
     name: "subscribe",
     description:
@@ -97,48 +90,119 @@ export const subscribeCommand = defineCommand({
   async run({ args, rawArgs }) {
     const name = nameOf(args.name);
     const skills = [...repeatedOption(rawArgs, "skill"), ...commaList(args.skills)];
-    const input: SubscribeInput = {
-      description: args.description,
-      events: commaList(args.events),
-      prompt: args.prompt,
+    const wanted: Wanted = {
+      description: args.description || null,
+      events: [...commaList(args.events)],
+      prompt: args.prompt ?? null,
       skills,
       deliver: args.deliver,
-      chatId: args["deliver-chat-id"],
-      deliverOnly: args["deliver-only"] === true,
-      script: args.script,
-      retriesScript: args["retry-on-script-failure"] === true,
-      scheme: args.scheme as SubscribeInput["scheme"],
+      chatId: args["deliver-chat-id"] ?? null,
+      deliver_only: args["deliver-only"] ? true : null,
+      script: args.script ?? null,
+      retry_on_script_failure: args["retry-on-script-failure"] ? true : null,
+      scheme: args.scheme,
       signature: signatureOf(repeatedOption(rawArgs, "signature")),
-      auth: args.auth as SubscribeInput["auth"],
-      verifyToken: args["verify-token"],
+      auth: args.auth,
+      verify_token: args["verify-token"],
     };
-    checkInput(input, args);
-    const webhookHome = await openWebhookHome();
-    refuseConfigured(webhookHome, name);
+    check(wanted, args);
     warnOfArgument("--secret", args.secret, "Pass --secret-stdin, or --secret env:NAME.");
     warnOfArgument("--verify-token", args["verify-token"], "Pass --verify-token env:NAME.");
-    const secret = args["secret-stdin"] ? await readSecret("--secret-stdin") : args.secret;
-    const written = await write(webhookHome, { name, input, secret });
-    await recordRouteChange(written.isNew ? "route.created" : "route.updated", name, written.entry);
-    const names = platformsOf(args.deliver);
-    for (const problem of await platformProblems(names, webhookHome.config, webhookHome.env))
-      warn(`${problem}.`);
-    for (const gap of findDeliveryGaps(written.route)) warn(`${gap}: add them to ${webhookHome.path}.`);
-    warnOfSecret(name, written, secret);
-    if (args.json) printJson(jsonOf(webhookHome, name, written));
-    else print(textOf(webhookHome, name, written));
+    await withWebhooks(async (api) => {
+      await setBrokenFileAside(api);
+      const before = (await listRoutes(api)).find((route) => route.name === name);
+      if (before?.source === "config") throw configured(name);
+      const secret = args["secret-stdin"] ? await readSecret("--secret-stdin") : args.secret;
+      const written = before
+        ? await change(api, before, wanted, secret)
+        : await create(api, name, wanted, secret);
+      for (const issue of written.route.issues) warn(`${name}: ${issue.replace(/\.$/, "")}.`);
+      warnOfSecret(written, secret);
+      const { route, ...how } = written;
+      if (args.json) printJson({ ...route, ...how });
+      else print(textOf(written));
+    });
   },
 });
 
-interface Written {
-  readonly entry: Subscription;
-  readonly secret: string;
-  readonly isNew: boolean;
-  readonly route: WebhookRoute;
+/** The fields of a route as the options set them. Null: not given, so the default applies. Undefined: as it was. */
+interface Wanted {
+  readonly description: string | null;
+  readonly events: string[];
+  readonly prompt: string | null;
+  readonly skills: string[];
+  readonly deliver: string;
+  readonly chatId: string | null;
+  readonly deliver_only: boolean | null;
+  readonly script: string | null;
+  readonly retry_on_script_failure: boolean | null;
+  readonly scheme: string | undefined;
+  readonly signature: Record<string, string> | undefined;
+  readonly auth: string | undefined;
+  readonly verify_token: string | undefined;
 }
 
-/** Returns the parts of a signature as the file has them. Undefined: none is given. */
-function signatureOf(given: readonly string[]): SubscribeInput["signature"] {
+interface Written {
+  readonly route: Route;
+  /** Null: an earlier one, which is not shown again. */
+  readonly secret: string | null;
+  /** With the secret where the route takes it there, if it is known. */
+  readonly url: string | null;
+  readonly created: boolean;
+}
+
+async function create(
+  { client }: Api,
+  name: string,
+  { chatId, ...fields }: Wanted,
+  secret: string | undefined,
+): Promise<Written> {
+  const body = {
+    name,
+    ...fields,
+    ...(secret === undefined ? {} : { secret }),
+    deliver_extra: chatId === null ? null : { chat_id: chatId },
+  };
+  const { data: route } = await client.createRoute({ body });
+  return { route, secret: route.secret, url: urlOf(route, route.secret), created: true };
+}
+
+/** Changes a route, and its secret when one is given: not before the rest is known to be valid. */
+async function change(
+  { client, ownedBy }: Api,
+  { name, owner, signature: before }: Route,
+  { chatId, signature, ...fields }: Wanted,
+  secret: string | undefined,
+): Promise<Written> {
+  const request = {
+    path: { route_name: name },
+    headers: ownedBy(owner),
+    body: {
+      ...fields,
+      deliver_extra: { chat_id: chatId },
+      // The changes of one scheme mean nothing to another.
+      ...(signature === undefined && fields.scheme === undefined
+        ? {}
+        : { signature: patchOf(before, signature) }),
+    },
+  };
+  if (secret !== undefined) {
+    const { path, headers } = request;
+    await client.updateRoute({ ...request, query: { dry_run: true } });
+    await client.rotateRouteSecret({ path, headers, body: { secret, expire_previous_seconds: 0 } });
+  }
+  const { data: route } = await client.updateRoute(request);
+  return { route, secret: secret ?? null, url: urlOf(route, secret ?? null), created: false };
+}
+
+/** Returns the merge patch that replaces an object as a whole. */
+function patchOf(before: object | null, after: object | undefined): Record<string, unknown> | null {
+  if (after === undefined) return null;
+  return { ...Object.fromEntries(Object.keys(before ?? {}).map((key) => [key, null])), ...after };
+}
+
+/** Returns the parts of a signature as the API has them. Undefined: none is given. */
+function signatureOf(given: readonly string[]): Wanted["signature"] {
   if (given.length === 0) return undefined;
   return Object.fromEntries(
     given.map((text) => {
@@ -150,20 +214,26 @@ function signatureOf(given: readonly string[]): SubscribeInput["signature"] {
 }
 
 /** A service that makes the secret itself cannot use the one that was made here. */
-function warnOfSecret(name: string, { route, isNew }: Written, given: string | undefined): void {
-  if (given !== undefined || !isNew || route.sender?.secretFrom !== "sender") return;
-  const { handshake } = route.sender;
-  if (handshake === "meta" && route.verifyToken === undefined)
+function warnOfSecret({ route, created }: Written, given: string | undefined): void {
+  const sender = senderOf(schemeOf(route));
+  if (given !== undefined || !created || sender?.secretFrom !== "sender") return;
+  const { name, has_verify_token: hasToken } = route;
+  if (sender.handshake === "meta" && !hasToken)
     warn(
       "meta verifies the URL first: pass --verify-token with a text of your own, and give it the same text.",
     );
-  if (handshake === "notion")
+  if (sender.handshake === "notion")
     warn(
       `notion sends its verification token to the URL first. The gateway keeps it in <home>/webhook_verification/${name}.txt.`,
     );
   warn(
-    `${route.sender.name} makes the secret itself. Pass it with \`agentd webhook subscribe ${name} --secret-stdin\`, or with --secret env:NAME after you set the variable.`,
+    `${sender.name} makes the secret itself. Pass it with \`agentd webhook subscribe ${name} --secret-stdin\`, or with --secret env:NAME after you set the variable.`,
   );
+}
+
+/** Returns how a route is signed, as the configuration has it. */
+function schemeOf({ scheme, signature }: Route) {
+  return { scheme, ...(signature === null ? {} : { signature }) } as Parameters<typeof senderOf>[0];
 }
 
 function optionsAt(key: "scheme" | "auth"): readonly string[] {
@@ -183,88 +253,52 @@ interface SecretOptions {
   readonly "secret-stdin"?: boolean | undefined;
 }
 
-function checkInput(
-  { deliverOnly, deliver, script, retriesScript }: SubscribeInput,
+function check(
+  { deliver_only: isDirect, deliver, script, retry_on_script_failure: retriesScript }: Wanted,
   { secret, "secret-stdin": readsSecret }: SecretOptions,
 ): void {
   if (secret !== undefined && readsSecret) throw new UsageError("Give either --secret or --secret-stdin.");
   if (secret === "") throw new UsageError("--secret is empty. Omit it to generate one.");
-  if (deliverOnly && deliver === "log") {
+  if (isDirect && deliver === "log") {
     throw new UsageError("--deliver-only needs a real target: pass --deliver with a target other than log.");
   }
-  if (retriesScript && script === undefined) {
+  if (retriesScript && script === null) {
     throw new UsageError("--retry-on-script-failure requires --script.");
   }
 }
 
-function refuseConfigured({ settings }: WebhookHome, name: string): void {
-  if (!Object.hasOwn(settings.routes, name)) return;
-  throw new ServiceError(
+function configured(name: string): ServiceError {
+  return new ServiceError(
     "invalid_config",
     `The configured route ${name} would override it. Choose another name, or edit that route.`,
   );
 }
 
-/** Writes the subscription under a file lock: concurrent subscriptions are all kept. */
-async function write(
-  webhookHome: WebhookHome,
-  {
-    name,
-    input,
-    secret: given,
-  }: { readonly name: string; input: SubscribeInput; secret: string | undefined },
-): Promise<Written> {
-  await prepareHome(webhookHome.home);
-  await setAside(webhookHome);
-  let written: Written | undefined;
-  await changeSubscriptions(webhookHome.path, (subscriptions) => {
-    const before = Object.hasOwn(subscriptions, name) ? subscriptions[name] : undefined;
-    // A hand-edited file may have several valid secrets. Show the first one.
-    const known = before?.secret || before?.secrets?.[0];
-    const secret = given ?? known ?? randomBytes(SECRET_BYTES).toString("base64url");
-    const createdAt = new Date().toISOString();
-    const entry = subscriptionOf(input, { before, secret, createdAt });
-    const checked = checkEntry(name, entry, webhookHome.defaults);
-    if ("problems" in checked) {
-      throw new ServiceError(
-        "invalid_config",
-        `The subscription ${name} is invalid: ${checked.problems.join("; ")}. Nothing was written.`,
-      );
-    }
-    for (const warning of problemsOf(checked)) warn(`${name}: ${warning}`);
-    written = { entry, secret, isNew: before === undefined, route: checked.route };
-    return { ...subscriptions, [name]: entry };
-  });
-  if (!written) throw new Error("The subscriptions file was not changed.");
-  return written;
-}
-
-/** Renames an unreadable file: its secrets may still be needed. */
-async function setAside({ path, problem }: WebhookHome): Promise<void> {
-  if (problem === undefined) return;
+/** Renames an unreadable file of this machine: its secrets may still be needed. */
+async function setBrokenFileAside({ target }: Api): Promise<void> {
+  if (target) return;
+  const path = subscriptionsPath(currentContext().home);
+  const parsed = await loadSubscriptions(path);
+  if (!("problem" in parsed)) return;
   const aside = `${path}.broken-${Date.now()}`;
   await rename(path, aside);
-  warn(`${path} is invalid: ${problem}. Renamed it to ${aside} and started a new file.`);
+  warn(`${path} is invalid: ${parsed.problem}. Renamed it to ${aside} and started a new file.`);
 }
 
-function textOf(webhookHome: WebhookHome, name: string, written: Written): string {
-  const { entry, secret, isNew, route } = written;
-  const { events = [], prompt, script, deliver = "log" } = entry;
-  const isDirect = entry.deliver_only === true;
-  const url = urlOf(webhookHome, name, written);
+function textOf({ route, secret, url, created }: Written): string {
+  const { name, events, prompt, script, deliver, deliver_only: isDirect } = route;
   return [
     "",
-    `  ${isNew ? "Created" : "Updated"} webhook subscription: ${name}`,
-    `  URL:     ${url}`,
-    `  Profile: ${currentContext().env["AGENTD_PROFILE"] || "default"}`,
-    `  Secret:  ${secret}`,
+    `  ${created ? "Created" : "Updated"} webhook subscription: ${name}`,
+    `  URL:     ${url ?? "(the receiver has a random port)"}`,
+    `  Secret:  ${secret ?? "(as before)"}`,
     `  Events:  ${events.length > 0 ? oneLine(events.join(", ")) : "(all)"}`,
     `  Deliver: ${oneLine(deliver)}`,
     ...(isDirect ? ["  Mode:    direct delivery (no agent, zero LLM cost)"] : []),
-    ...(prompt === undefined
+    ...(prompt === null
       ? []
       : [`  ${isDirect ? "Message:" : "Prompt: "} ${shorten(oneLine(prompt), SHOWN_CHARACTERS)}`]),
-    ...(script === undefined ? [] : [`  Script:  ${oneLine(script)}`]),
+    ...(script === null ? [] : [`  Script:  ${oneLine(script)}`]),
     "",
     "  Configure the service with this URL, using a public host name of this machine, and the secret.",
     `  ${proofText(route)}`,
@@ -272,14 +306,13 @@ function textOf(webhookHome: WebhookHome, name: string, written: Written): strin
   ].join("\n");
 }
 
-/** Returns the URL of the route, with the secret where the route takes it there. */
-function urlOf({ settings }: WebhookHome, name: string, { route }: Written): string {
-  const url = routeUrl(receiverUrl(settings), name);
-  const [secret] = route.secrets === "none" ? [] : route.secrets;
-  return route.auth === "path" && secret !== undefined ? `${url}/${encodeURIComponent(secret)}` : url;
+function urlOf({ auth, url }: Route, secret: string | null): string | null {
+  return auth === "path" && url !== null && secret !== null ? `${url}/${encodeURIComponent(secret)}` : url;
 }
 
-function proofText({ sender, auth }: WebhookRoute): string {
+function proofText(route: Route): string {
+  const { auth } = route;
+  const sender = senderOf(schemeOf(route));
   if (sender) return `Requests must have the signature of ${sender.name} in the header ${sender.header}.`;
   if (auth === "path") return "The URL has the secret: anyone who knows it can send events.";
   const signed = "sign each body with HMAC-SHA256: X-Hub-Signature-256 or X-Webhook-Signature-V2";
@@ -287,10 +320,4 @@ function proofText({ sender, auth }: WebhookRoute): string {
   if (auth === "basic")
     return `The service must send the secret as the password of basic authentication, or ${signed}.`;
   return `The service must ${signed}.`;
-}
-
-function jsonOf(webhookHome: WebhookHome, name: string, written: Written) {
-  const { secret, isNew, entry } = written;
-  const { secret: _, secrets: __, verify_token: ___, ...shown } = entry;
-  return { name, url: urlOf(webhookHome, name, written), secret, created: isNew, ...shown };
 }

@@ -2,30 +2,20 @@
 import { readFile } from "node:fs/promises";
 import process from "node:process";
 import { buffer } from "node:stream/consumers";
-import { defineCommand } from "citty";
 import { ServiceError } from "../../base/errors.ts";
-import { createId } from "../../base/text.ts";
 import { defaultEventOf, exampleBody, testHeaders } from "../../webhook/deliveries/replay.ts";
-import type { WebhookRoute } from "../../webhook/routes/route.ts";
-import { subscriptionName } from "../../webhook/routes/subscriptions.ts";
 import { UsageError } from "../kit/arguments.ts";
+import { defineApiCommand } from "../kit/command.ts";
 import { print, printJson } from "../kit/output.ts";
 import { EXIT_FAILURE } from "../chat/run.ts";
 import { jsonOption, repeatedOption, requiredArgument, switchOption, textOption } from "../kit/options.ts";
-import {
-  openWebhookHome,
-  routeNamed,
-  signedRequest,
-  targetUrl,
-  type WebhookHome,
-  type Posted,
-  post,
-} from "./home.ts";
-import { answerText, evaluationJson, evaluationText } from "./text.ts";
+import { findRoute, withWebhooks } from "./routes.ts";
+import { isGood, openSender, post, receiverOption, signedRequest } from "./sender.ts";
+import { answerText, resultText } from "./text.ts";
 
 const MAX_FILE_BYTES = 104_857_600;
 
-export const testCommand = defineCommand({
+export const testCommand = defineApiCommand({
   meta: {
     name: "test",
     description:
@@ -40,57 +30,72 @@ export const testCommand = defineCommand({
       "Event type. Default: the first that the route accepts, or test when it accepts all",
     ),
     header: textOption("'name: value'", "Additional header. Repeatable"),
-    url: textOption("url", "Address of the receiver. Default: this machine"),
+    receiver: receiverOption,
     "dry-run": switchOption(
       "Send nothing. Print the result of each stage and the rendered prompt. The script of the route runs",
     ),
     json: jsonOption,
   },
   async run({ args, rawArgs }) {
-    const given = repeatedOption(rawArgs, "header").map(headerOf);
-    const webhookHome = await openWebhookHome();
-    const route = findRoute(webhookHome, args.name);
-    const defaultEvent = defaultEventOf(route);
-    const body = await bodyOf(args, args.event ?? defaultEvent);
-    const headers = testHeaders(Object.fromEntries(given), { event: args.event, defaultEvent });
-    if (args["dry-run"]) {
-      const request = { route, headers: new Headers(headers), body, requestId: createId("req") };
-      const { dryRunRequest } = await import("./dry-run.ts");
-      const evaluated = await dryRunRequest(request);
-      if (args.json) printJson(evaluationJson(evaluated));
-      else print(evaluationText(evaluated));
-      return;
-    }
-    const signed = signedRequest(route, targetUrl(webhookHome, args.url), body);
-    if (!args.json) print(`  Sending test POST to ${signed.shownUrl}`);
-    const posted = await post({ url: signed.url, headers: { ...signed.headers, ...headers }, body });
-    if (args.json) printJson({ url: signed.shownUrl, ...posted });
-    else print(answerText(posted));
-    if (!isGood(posted)) process.exitCode = EXIT_FAILURE;
+    const given = Object.fromEntries(repeatedOption(rawArgs, "header").map(headerOf));
+    const { event } = args;
+    await withWebhooks(async (api) => {
+      const route = await findRoute(api, args.name);
+      const body = await bodyOf(args);
+      if (args["dry-run"]) {
+        const { data: result } = await api.client.testRoute({
+          path: { route_name: route.name },
+          headers: api.ownedBy(route.owner),
+          body: {
+            headers: given,
+            ...(event === undefined ? {} : { event }),
+            ...(body === undefined ? {} : { payload: payloadIn(body) }),
+          },
+        });
+        if (args.json) printJson(result);
+        else print(resultText(result));
+        return;
+      }
+      const sender = await openSender(api, route.name, args.receiver);
+      const defaultEvent = defaultEventOf(route);
+      const headers = testHeaders(given, { event, defaultEvent });
+      const bytes = body ?? exampleBody(event ?? defaultEvent);
+      const signed = signedRequest(sender, bytes);
+      if (!args.json) print(`  Sending test POST to ${signed.shownUrl}`);
+      const posted = await post({ url: signed.url, headers: { ...signed.headers, ...headers }, body: bytes });
+      if (args.json) printJson({ url: signed.shownUrl, ...posted });
+      else print(answerText(posted));
+      if (!isGood(posted)) process.exitCode = EXIT_FAILURE;
+    });
   },
 });
 
-/** Finds the route as typed, otherwise as `subscribe` would normalize its name. */
-export function findRoute(webhookHome: WebhookHome, text: string): WebhookRoute {
-  const { settings, subscriptions } = webhookHome;
-  const isThere = Object.hasOwn(settings.routes, text) || Object.hasOwn(subscriptions, text);
-  return routeNamed(webhookHome, isThere ? text : (subscriptionName(text) ?? text));
-}
-
-async function bodyOf(
-  { payload, file }: { readonly payload?: string | undefined; readonly file?: string | undefined },
-  event: string,
-): Promise<Uint8Array<ArrayBuffer>> {
+/** Returns the given body; undefined for the example. */
+async function bodyOf({
+  payload,
+  file,
+}: {
+  readonly payload?: string | undefined;
+  readonly file?: string | undefined;
+}): Promise<Uint8Array<ArrayBuffer> | undefined> {
   if (payload !== undefined && file !== undefined)
     throw new UsageError("--payload and --file cannot be combined.");
   if (file !== undefined) return readBytes(file);
-  if (payload === undefined) return exampleBody(event);
+  if (payload === undefined) return undefined;
   try {
     JSON.parse(payload);
   } catch {
     throw new UsageError("--payload must be JSON. Use --file to send anything else.");
   }
   return new TextEncoder().encode(payload);
+}
+
+function payloadIn(body: Uint8Array): unknown {
+  try {
+    return JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(body));
+  } catch {
+    throw new UsageError("A dry run takes JSON. Send other bodies without --dry-run.");
+  }
 }
 
 /** Reads a file, or standard input for `-`. */
@@ -113,8 +118,4 @@ function headerOf(text: string): readonly [string, string] {
     return [name.toLowerCase(), value.trim()];
   }
   throw new UsageError(`--header must be 'name: value', not ${JSON.stringify(text)}.`);
-}
-
-export function isGood(posted: Posted): boolean {
-  return posted.status !== undefined && posted.status >= 200 && posted.status < 300;
 }

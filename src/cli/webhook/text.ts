@@ -1,11 +1,7 @@
-import { redact } from "../../base/observe.ts";
-import type { Delivery, DeliverySummary } from "../../webhook/deliveries/deliveries.ts";
-import type { StageResult } from "../../webhook/receive/evaluate.ts";
+import type { Delivery, DeliveryStage, Message, Run, WebhookResult } from "../../client/http.ts";
 import { listTime } from "../kit/output.ts";
 import { oneLine } from "../sessions/text.ts";
-import type { Posted } from "./home.ts";
-import { redactValue } from "../../base/observe.ts";
-import type { DryRun, PlannedDelivery } from "../../webhook/deliveries/replay.ts";
+import type { Posted } from "./sender.ts";
 
 /** The limit of one text. `--json` prints the whole text. */
 const MAX_SHOWN_CHARACTERS = 4_000;
@@ -22,160 +18,117 @@ export function answerText(posted: Posted): string {
 }
 
 /** Formats a dry run: each stage and the rendered prompt. */
-export function evaluationText(dryRun: DryRun): string {
-  const { stages, subject, stop, text, delivery } = dryRun;
+export function resultText(result: WebhookResult): string {
+  const { event, stages, http_status: status, body, rendered } = result;
+  const isStopped = stages.some((stage) => stage.result === "stop");
   return [
-    `  Event: ${oneLine(subject.event)}`,
+    `  Event: ${oneLine(event)}`,
     ...stages.map((each) => `  ${stageLine(each)}`),
-    ...(stop ? [`  The response would be ${stop.status}: ${JSON.stringify(stop.body)}`] : []),
-    ...(delivery ? planLines(delivery) : []),
-    ...(text === undefined ? [] : ["", block(redact(text))]),
+    ...(isStopped && status !== null ? [`  The response would be ${status}: ${JSON.stringify(body)}`] : []),
+    ...(isStopped ? [] : planLines(result)),
+    ...(rendered === null ? [] : ["", block(rendered)]),
   ].join("\n");
 }
 
-function planLines({ kind, targets, extra, problems, missingFields }: PlannedDelivery): readonly string[] {
-  const what = kind === "message" ? "This message" : "The agent's answer";
-  const shown = Object.keys(extra).length === 0 ? "" : `, with ${oneLine(redact(JSON.stringify(extra)))}`;
-  return [
-    `  ${what} would go to ${oneLine(redact(targets.join(", ")))}${shown}`,
-    ...problems.map((problem) => `  Problem: ${oneLine(problem)}.`),
-    ...(missingFields.length === 0
-      ? []
-      : [`  The payload has no ${oneLine(missingFields.join(", "))}: the text stays as it is written.`]),
-  ];
-}
+/** The agent answers later, so the sender gets 202. */
+const ACCEPTED = 202;
 
-export function evaluationJson({ stages, subject, stop, text, deliveryId, delivery }: DryRun): object {
-  return {
-    event: subject.event,
-    delivery_id: deliveryId,
-    stages,
-    answer: stop ? { status: stop.status, body: stop.body } : null,
-    rendered: text === undefined ? null : redact(text),
-    delivery: delivery
-      ? {
-          kind: delivery.kind,
-          targets: delivery.targets.map(redact),
-          extra: redactValue(delivery.extra),
-          problems: delivery.problems,
-          missing_fields: delivery.missingFields,
-        }
-      : null,
-  };
+function planLines({
+  http_status: status,
+  targets,
+  issues,
+  missing_fields: missing,
+}: WebhookResult): readonly string[] {
+  if (targets.length === 0) return [];
+  const what = status === ACCEPTED ? "The agent's answer" : "This message";
+  return [
+    `  ${what} would go to ${oneLine(targets.join(", "))}`,
+    ...issues.map((issue) => `  Problem: ${oneLine(issue.replace(/\.$/, ""))}.`),
+    ...(missing.length === 0
+      ? []
+      : [`  The payload has no ${oneLine(missing.join(", "))}: the text stays as it is written.`]),
+  ];
 }
 
 export const DELIVERY_HEAD = ["ID", "TIME", "ROUTE", "EVENT", "STATUS", "REASON"] as const;
 
 /** Returns the cells of a delivery in a table with {@link DELIVERY_HEAD}. */
-export function deliveryCells(each: DeliverySummary, nowMs: number): readonly string[] {
-  const time = listTime(each.createdAtMs, nowMs);
+export function deliveryCells(each: Delivery, nowMs: number): readonly string[] {
+  const time = listTime(each.created_at * 1000, nowMs);
   return [each.id, time, each.route, oneLine(each.event), each.status, oneLine(each.reason ?? "")];
 }
 
-export function summaryJson(each: DeliverySummary): Readonly<Record<string, unknown>> {
-  return {
-    id: each.id,
-    route: each.route,
-    delivery_id: each.deliveryId,
-    event: each.event,
-    status: each.status,
-    reason: each.reason ?? null,
-    run_id: each.runId ?? null,
-    outbox_id: each.outboxId ?? null,
-    replay_of: each.replayOf ?? null,
-    created_at: new Date(each.createdAtMs).toISOString(),
-    ended_at: each.endedAtMs === undefined ? null : new Date(each.endedAtMs).toISOString(),
-  };
+/** A delivery with its run, if that is still kept, and its messages, one per target. */
+export interface WholeDelivery extends Delivery {
+  readonly run: Run | null;
+  readonly messages: readonly Message[];
 }
 
-/** The run of a delivery, and its outbox messages, one per target. */
-export interface DeliveryOutcome {
-  readonly run: RunOutcome | undefined;
-  readonly messages: readonly PendingMessage[];
-}
-
-interface RunOutcome {
-  readonly id: string;
-  readonly status: string;
-  /** The agent's answer. */
-  readonly output: string | null;
-  /** Why the run failed. */
-  readonly error: string | null;
-}
-
-interface PendingMessage {
-  readonly id: string;
-  readonly target: string;
-  readonly status: string;
-  readonly attempts: number;
-  readonly error: string | null;
-  /** When the next attempt is due; null for none. */
-  readonly due_at: string | null;
-}
-
-export function deliveryJson(delivery: Delivery, { run, messages }: DeliveryOutcome): object {
-  const { stages, headers, payload, rendered } = delivery;
-  return {
-    ...summaryJson(delivery),
-    stages,
-    headers,
-    payload: payload === undefined ? null : redact(payload),
-    rendered: rendered ?? null,
-    run: run ? { ...run, output: run.output === null ? null : redact(run.output) } : null,
-    messages,
-  };
-}
-
-export function deliveryText(delivery: Delivery, { run, messages }: DeliveryOutcome): string {
-  const facts = Object.entries(summaryJson(delivery)).flatMap(([name, value]) =>
-    value === null || name === "run_id" || name === "outbox_id"
-      ? []
-      : [`${name.padEnd(11)} ${oneLine(String(value))}`],
-  );
+export function deliveryText({ run, messages, ...delivery }: WholeDelivery): string {
+  const facts: readonly (readonly [string, string | null])[] = [
+    ["id", delivery.id],
+    ["route", delivery.route],
+    ["delivery_id", delivery.delivery_id],
+    ["event", delivery.event],
+    ["status", delivery.status],
+    ["reason", delivery.reason],
+    ["replay_of", delivery.replay_of],
+    ["created_at", iso(delivery.created_at)],
+    ["ended_at", delivery.ended_at === null ? null : iso(delivery.ended_at)],
+  ];
   return [
-    ...facts,
-    ...(run ? [`run         ${run.id} ${run.status}`] : []),
+    ...facts.flatMap(([name, value]) => (value === null ? [] : [`${name.padEnd(11)} ${oneLine(value)}`])),
+    ...(run ? [`run         ${run.run_id} ${run.status}`] : []),
     ...messages.map((message) => `message     ${messageLine(message)}`),
     ...(messages.length === 0
       ? []
       : [`            the text: \`agentd outbox show ${messages[0]?.id} --text\``]),
     "",
     "Stages:",
-    ...delivery.stages.map((each) => `  ${stageLine(each)}`),
+    ...(delivery.stages ?? []).map((each) => `  ${stageLine(each)}`),
     "",
     "Headers:",
-    ...Object.entries(delivery.headers).map(([name, value]) => `  ${name}: ${oneLine(value)}`),
-    ...(delivery.rendered === undefined ? [] : section("Rendered", delivery.rendered)),
+    ...Object.entries(delivery.headers ?? {}).map(([name, value]) => `  ${name}: ${oneLine(value)}`),
+    ...(delivery.rendered === null ? [] : section("Rendered", delivery.rendered)),
     ...answerLines(run),
-    ...(run?.error ? section("Error", redact(run.error)) : []),
-    ...section("Payload", delivery.payload === undefined ? "(not kept)" : redact(delivery.payload), {
-      max: MAX_PAYLOAD_CHARACTERS,
-    }),
+    ...(run?.error ? section("Error", run.error.message) : []),
+    ...section("Payload", delivery.payload ?? "(not kept)", { max: MAX_PAYLOAD_CHARACTERS }),
   ].join("\n");
 }
 
-export /** Returns the answer of the agent, or why there is none. */
-function answerLines(run: RunOutcome | undefined): readonly string[] {
+/** Returns the answer of the agent, or why there is none. */
+function answerLines(run: Run | null): readonly string[] {
   if (!run) return [];
-  if (run.output) return section("Answer", redact(run.output));
+  if (run.output) return section("Answer", run.output);
   if (run.error !== null) return [];
   const isOver = run.status === "completed";
   return [
     "",
-    isOver ? "Answer: (empty)" : `Answer: none yet. Follow it with \`agentd runs follow ${run.id}\`.`,
+    isOver ? "Answer: (empty)" : `Answer: none yet. Follow it with \`agentd runs follow ${run.run_id}\`.`,
   ];
 }
 
-function messageLine({ id, target, status, attempts, error, due_at: dueAt }: PendingMessage): string {
-  const attemptLog = attempts === 1 ? "1 attempt" : `${attempts} attempts`;
-  const due = dueAt === null ? "" : `, next at ${dueAt}`;
+export function messageLine({
+  id,
+  target,
+  status,
+  attempts,
+  last_error: error,
+  due_at: due,
+}: Message): string {
+  const count = attempts === 1 ? "1 attempt" : `${attempts} attempts`;
+  const next = due === null ? "" : `, next at ${iso(due)}`;
   // After delivery, earlier errors do not matter.
   const why = error === null || status === "delivered" ? "" : `, ${error}`;
-  return oneLine(`${id} to ${redact(target)}: ${status}, ${attemptLog}${due}${why}`);
+  return oneLine(`${id} to ${target}: ${status}, ${count}${next}${why}`);
 }
 
-export function stageLine({ stage, result, detail }: StageResult): string {
-  return `${stage.padEnd(9)} ${result}${detail === undefined ? "" : `  ${oneLine(detail)}`}`;
+export function stageLine({ stage, result, detail }: DeliveryStage): string {
+  return `${stage.padEnd(9)} ${result}${detail === null ? "" : `  ${oneLine(detail)}`}`;
+}
+
+export function iso(seconds: number): string {
+  return new Date(seconds * 1000).toISOString();
 }
 
 function section(title: string, text: string, limit: { readonly max?: number } = {}): readonly string[] {

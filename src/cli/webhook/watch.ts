@@ -1,19 +1,18 @@
-/** Follows the deliveries of a route in the database, whichever process handles them: stages, run, text, messages. */
-import { followRun, toRunEvent } from "../../agent/run/run.ts";
-import type { RunEvent } from "../../../generated/http/client/types.gen.ts";
+/** Follows the deliveries of a route, whichever process handles them: stages, run, text, messages. */
 import { systemClock } from "../../base/time.ts";
-import { listMessages, type OutboxMessage } from "../../store/outbox/messages.ts";
-import type { Store } from "../../store/store.ts";
-import { Deliveries, type Delivery, type DeliverySummary } from "../../webhook/deliveries/deliveries.ts";
+import type { Delivery, Message, RunEvent } from "../../client/http.ts";
+import { streamsOf, type Api } from "../kit/api.ts";
+import { readWhole } from "./deliveries.ts";
+import type { WholeDelivery } from "./text.ts";
 
 /** What happened to a delivery, in order. */
 export type WatchEvent =
-  | { readonly type: "delivery"; readonly delivery: Delivery }
+  | { readonly type: "delivery"; readonly delivery: WholeDelivery }
   /** An event of the run: its start, its text, its tools, its end. */
   | { readonly type: "run"; readonly id: string; readonly event: RunEvent }
   /** A message, once for each status. */
-  | { readonly type: "message"; readonly id: string; readonly message: OutboxMessage }
-  | { readonly type: "ended"; readonly id: string; readonly delivery: DeliverySummary }
+  | { readonly type: "message"; readonly id: string; readonly message: Message }
+  | { readonly type: "ended"; readonly id: string; readonly delivery: Delivery }
   /** Deliveries that are not followed, since too many are open. */
   | { readonly type: "skipped"; readonly count: number };
 
@@ -24,23 +23,22 @@ interface WatchOptions {
   readonly emit: (event: WatchEvent) => void;
 }
 
-/** The poll interval: the gateway is another process, which reports through the store. */
-const POLL_MS = 200;
+/** The poll interval: on this machine, and for a server. */
+const POLL_MS = { here: 200, there: 1_000 };
 /** Deliveries that are followed at once. */
 const MAX_OPEN = 20;
 const PAGE = 100;
 const MAX_KNOWN = 1_000;
-const MAX_MESSAGES = 100;
 
 export class DeliveryWatch {
-  readonly #store: Store;
+  readonly #api: Api;
   readonly #options: WatchOptions;
   readonly #known = new Set<string>();
   readonly #open = new Set<string>();
   #failure: unknown;
 
-  constructor(store: Store, options: WatchOptions) {
-    this.#store = store;
+  constructor(api: Api, options: WatchOptions) {
+    this.#api = api;
     this.#options = options;
   }
 
@@ -57,15 +55,16 @@ export class DeliveryWatch {
       const fresh = (await this.#newest()).filter(({ id }) => !this.#known.has(id)).toReversed();
       const followed = fresh.slice(0, MAX_OPEN - this.#open.size);
       for (const { id } of fresh) this.#remember(id);
-      for (const { id } of followed) void this.#follow(id);
+      for (const each of followed) void this.#follow(each);
       if (fresh.length > followed.length) emit({ type: "skipped", count: fresh.length - followed.length });
-      await pause(signal);
+      await this.#pause();
     }
   }
 
-  async #newest(): Promise<readonly DeliverySummary[]> {
-    const { route } = this.#options;
-    return (await new Deliveries(this.#store).list({ routes: [route] }, { limit: PAGE })).deliveries;
+  async #newest(): Promise<readonly Delivery[]> {
+    const { client, anyOwner: headers } = this.#api;
+    const query = { route: [this.#options.route], limit: PAGE };
+    return (await client.listDeliveries({ query, headers })).data.data;
   }
 
   #remember(id: string): void {
@@ -74,10 +73,11 @@ export class DeliveryWatch {
     if (oldest !== undefined && this.#known.size > MAX_KNOWN) this.#known.delete(oldest);
   }
 
-  async #follow(id: string): Promise<void> {
+  async #follow(delivery: Delivery): Promise<void> {
+    const { id } = delivery;
     this.#open.add(id);
     try {
-      await this.#show(id);
+      await this.#show(delivery);
     } catch (error) {
       if (!this.#options.signal.aborted) this.#failure = error;
     } finally {
@@ -85,34 +85,34 @@ export class DeliveryWatch {
     }
   }
 
-  async #show(id: string): Promise<void> {
+  async #show(delivery: Delivery): Promise<void> {
     const { emit, signal } = this.#options;
-    const first = await new Deliveries(this.#store).show(id);
-    if (!first) return;
+    const { id, run_id: runId } = delivery;
+    const first = await readWhole(this.#api, delivery);
     emit({ type: "delivery", delivery: first });
-    if (first.runId !== undefined) {
-      for await (const event of followRun(this.#store, first.runId, { signal }))
-        emit({ type: "run", id, event: toRunEvent(event) });
+    if (runId !== null) {
+      const { streamRunEvents } = await import("../../client/http.ts");
+      for await (const event of streamRunEvents(streamsOf(this.#api, first.owner), runId, { signal }))
+        emit({ type: "run", id, event });
     }
     const shown = new Map<string, string>();
     while (!signal.aborted) {
-      const row = await this.#store.find("deliveries", { id });
-      const messages = await listMessages(this.#store, { ref: id, limit: MAX_MESSAGES });
-      for (const message of messages.toReversed()) {
+      const whole = await readWhole(this.#api, first);
+      for (const message of whole.messages) {
         const state = `${message.status} ${message.attempts}`;
-        const isNews = message.status !== "leased" && shown.get(message.id) !== state;
+        const isNews = message.status !== "sending" && shown.get(message.id) !== state;
         if (isNews) emit({ type: "message", id, message });
         shown.set(message.id, state);
       }
-      const isPending = messages.some(({ status }) => status === "due" || status === "leased");
-      if (row?.ended_at === null || isPending) await pause(signal);
-      else
-        return emit({ type: "ended", id, delivery: (await new Deliveries(this.#store).show(id)) ?? first });
+      const isPending = whole.messages.some(({ status }) => status === "due" || status === "sending");
+      if (whole.ended_at !== null && !isPending) return emit({ type: "ended", id, delivery: whole });
+      await this.#pause();
     }
   }
-}
 
-/** Resolves after the poll interval, or when the signal aborts. */
-async function pause(signal: AbortSignal): Promise<void> {
-  await systemClock.sleep(POLL_MS, { signal }).catch(() => {});
+  /** Resolves after the poll interval, or when the signal aborts. */
+  async #pause(): Promise<void> {
+    const ms = this.#api.target ? POLL_MS.there : POLL_MS.here;
+    await systemClock.sleep(ms, { signal: this.#options.signal }).catch(() => {});
+  }
 }

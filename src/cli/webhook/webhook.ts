@@ -3,8 +3,8 @@ import { defineCommand } from "citty";
 import { lazyCommand } from "../kit/command.ts";
 
 const subscribe = async () => (await import("./subscribe.ts")).subscribeCommand;
-const list = async () => (await import("./list.ts")).listCommand;
-const remove = async () => (await import("./list.ts")).removeCommand;
+const list = async () => (await import("./routes.ts")).listCommand;
+const remove = async () => (await import("./routes.ts")).removeCommand;
 
 export const webhookCommand = defineCommand({
   meta: { name: "webhook", description: "Manage webhook subscriptions, test routes and inspect deliveries" },

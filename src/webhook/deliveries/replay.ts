@@ -9,17 +9,6 @@ import { platformProblems } from "../../deliver/platform/platforms.ts";
 import { missingFields, renderTexts } from "../receive/template.ts";
 import { findDeliveryGaps, type WebhookRoute } from "../routes/route.ts";
 
-/** Returns the recorded request without its credentials. Undefined: the body was not kept. */
-export function requestOf(delivery: Delivery, route: WebhookRoute): VerifiedRequest | undefined {
-  if (delivery.payload === undefined) return undefined;
-  return {
-    route,
-    headers: new Headers(delivery.headers),
-    body: new TextEncoder().encode(delivery.payload),
-    requestId: delivery.deliveryId,
-  };
-}
-
 /** What the receiver would do with a request. */
 export interface DryRun extends Evaluated {
   /** Absent: a stage stopped the request. */
@@ -108,7 +97,7 @@ export function signedHeaders(
 const TEST_EVENT = "test";
 
 /** Returns an event type that the route accepts. */
-export function defaultEventOf({ events }: WebhookRoute): string {
+export function defaultEventOf({ events }: Pick<WebhookRoute, "events">): string {
   return events[0] ?? TEST_EVENT;
 }
 

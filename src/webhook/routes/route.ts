@@ -155,6 +155,14 @@ export function checkRoute(
   return { route, warnings };
 }
 
+/** Returns the sender whose signature a route checks. Undefined: any that its headers identify, or none. */
+export function senderOf(
+  written: Pick<Partial<WebhookRouteConfig>, "scheme" | "signature">,
+): Sender | undefined {
+  const scheme = resolveScheme(written);
+  return "problems" in scheme ? undefined : scheme.sender;
+}
+
 const NAME = /^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$/;
 
 function nameProblems(name: string): readonly string[] {

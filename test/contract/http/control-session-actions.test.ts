@@ -1,6 +1,8 @@
 /** Branching, compressing, undoing and exporting sessions, and permanent approvals. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import type { Message } from "../../../src/agent/engine.ts";
+import { insertMessages } from "../../../src/agent/session/transcript.ts";
 import type {
   FeedEvent,
   Grant,
@@ -242,6 +244,32 @@ scenario(
   },
 );
 
+test("no message can close the fences of a Markdown export", async () => {
+  await using service = await startTestService({});
+  await createSession(service, "s");
+  const row = await service.service.store.find("sessions", { id: "s" });
+  assert.ok(row);
+  const messages: readonly Message[] = [
+    {
+      role: "assistant",
+      parts: [
+        { type: "reasoning", text: "one\ntwo" },
+        { type: "tool_call", callId: "c", tool: "terminal", input: { command: "ls" } },
+      ],
+    },
+    { role: "tool", callId: "c", tool: "terminal", status: "ok", text: "```\na.txt\n```" },
+  ];
+  await service.service.store.write(async (tx) => {
+    const after = row.last_message;
+    await insertMessages(tx, { sessionId: row.id, runId: "run_1" }, { messages, after });
+    await tx.update("sessions", { id: row.id }, { last_message: after + messages.length });
+  });
+  const text = await (await service.request(`${SESSIONS}/s/export?format=markdown`)).text();
+  const calls = 'Calls `terminal`:\n\n```json\n{\n  "command": "ls"\n}\n```\n';
+  assert.ok(text.includes(`## Assistant\n\n> one\n> two\n\n${calls}`), text);
+  assert.ok(text.includes("## Tool terminal (ok)\n\n````\n```\na.txt\n```\n````\n"), text);
+});
+
 scenario("exportSession", 400, { title: "an unknown format" }, async (service) => {
   const refused = await service.request(`${SESSIONS}/s/export?format=pdf`);
   assert.equal((await assertError(refused, 400, "unsupported_parameter")).param, "format");
@@ -273,7 +301,7 @@ test("an export of 10,000 messages streams in bounded memory, a page at a time, 
       return typeof value === "function" ? (value.bind(target) as unknown) : value;
     },
   });
-  const { exportSession } = await import("../../../src/http/control/sessions/actions.ts");
+  const { exportSession } = await import("../../../src/http/control/sessions/export.ts");
   const deps = {
     store: { ...store, read: counted },
     agent: service.service.agent,

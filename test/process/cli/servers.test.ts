@@ -2,10 +2,33 @@ import assert from "node:assert/strict";
 import { readFile, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
-import { agentd, type Outcome } from "../../harness/agentd.ts";
+import { agentd, runScript, type Outcome } from "../../harness/agentd.ts";
 import { createGatewayPlace, type GatewayPlace } from "../../harness/gateway.ts";
+import { sign } from "../../harness/webhook.ts";
 import { freePort } from "./free-port.ts";
 import { createHome } from "../../unit/config/home-folder.ts";
+
+interface ShownDelivery {
+  readonly id: string;
+  readonly ended_at: number | null;
+}
+
+/** Returns the outcome without the name of who asked, since the user of this machine has no key, and ids of requests. */
+function comparable({ code, stdout, stderr }: Outcome): Outcome {
+  const who = /(?<=\b(?:tested|replayed) by )[\w-]+/g;
+  return { code, stdout: stdout.replaceAll(who, "KEY").replaceAll(/\breq_\w+/g, "REQUEST"), stderr };
+}
+
+/** Runs the commands one after the other in one process. */
+async function outcomesOf(
+  commands: readonly (readonly string[])[],
+  env: Readonly<Record<string, string>>,
+): Promise<readonly Outcome[]> {
+  const script = join(import.meta.dirname, "../../harness/commands.ts");
+  const { code, stdout, stderr } = await runScript(script, [JSON.stringify(commands)], env);
+  assert.equal(code, 0, stderr);
+  return JSON.parse(stdout) as readonly Outcome[];
+}
 
 /** A key that may only read. */
 const READER = "reader-key-0123456789abcdef";
@@ -18,10 +41,11 @@ describe("agentd on a server", () => {
 
   before(async () => {
     place = await createGatewayPlace();
+    const hooks = await freePort();
     const keys = `[{ name: reader, owner: default, key: ${READER}, scopes: [read] }]`;
     await writeFile(
       join(place.home, "config.yaml"),
-      `cron: { enabled: false }\napi_server: { keys: ${keys}, key: "env:API_SERVER_KEY" }\n`,
+      `cron: { enabled: false }\napi_server: { keys: ${keys}, key: "env:API_SERVER_KEY" }\nplatforms: { webhook: { enabled: true, extra: { host: 127.0.0.1, port: ${hooks} } } }\n`,
     );
     await writeFile(join(place.home, ".env"), "API_SERVER_KEY=home-key-0123456789abcdef\n", { mode: 0o600 });
     ({ url } = await place.start());
@@ -60,8 +84,14 @@ describe("agentd on a server", () => {
     const body = JSON.stringify({ input: "Hello." });
     const started = await fetch(`${url}/v1/runs`, { method: "POST", headers, body });
     const { run_id: run } = (await started.json()) as { readonly run_id: string };
-    await (await fetch(`${url}/v1/runs/${run}?wait=60`, { headers })).text();
+    const ended = await (await fetch(`${url}/v1/runs/${run}?wait=60`, { headers })).json();
+    const { session_id: session } = ended as { readonly session_id: string };
     assert.equal((await there(["keys", "create", "ci", "--scopes", "read", "--url", url])).code, 0);
+    const words = ["webhook", "subscribe", "pushes", "--events", "push", "--prompt", "see {a}", "--json"];
+    const subscribed = await there([...words, "--url", url]);
+    assert.equal(subscribed.code, 0, subscribed.stderr);
+    const route = JSON.parse(subscribed.stdout) as { readonly url: string; readonly secret: string };
+    const delivery = await deliver(route);
     const id = /^Created job: (\w+)$/m.exec(created.stdout)?.[1] ?? assert.fail(created.stdout);
     const commands: readonly (readonly string[])[] = [
       ["cron", "list"],
@@ -84,18 +114,79 @@ describe("agentd on a server", () => {
       ["usage", "--by", "model"],
       ["sessions", "list"],
       ["sessions", "list", "--all", "--json"],
+      ["sessions", "show", session],
+      ["sessions", "show", session, "--json"],
+      ["sessions", "show", session, "--all", "--json"],
+      ["sessions", "export", session, "--format", "jsonl"],
+      ["sessions", "export", session, "--format", "markdown"],
+      ["sessions", "export", "nobody"],
       ["platforms", "list"],
       ["platforms", "list", "--json"],
       ["outbox", "list"],
       ["outbox", "list", "--json"],
       ["outbox", "show", "out_nobody"],
+      ["config", "get", "cron"],
+      ["config", "get", "platforms.webhook", "--json"],
+      ["config", "get", "api_server.prot"],
+      ["skills", "list"],
+      ["skills", "show", "webhook-subscriptions", "--json"],
+      ["skills", "show", "nobody"],
+      ["tools", "list", "--json"],
+      ["questions", "list"],
+      ["questions", "list", "--status", "answered", "--json"],
+      ["questions", "show", "ask_nobody"],
+      ["grants", "list"],
+      ["grants", "list", "--json"],
+      ["events", "--types", "run.*,route.*"],
+      ["events", "--json", "--limit", "5"],
+      ["webhook", "list"],
+      ["webhook", "list", "--json"],
+      ["webhook", "remove", "nobody"],
+      ["webhook", "test", "nobody", "--dry-run"],
+      ["webhook", "test", "pushes", "--dry-run"],
+      ["webhook", "test", "pushes", "--dry-run", "--json"],
+      ["webhook", "deliveries", "list"],
+      ["webhook", "deliveries", "list", "--route", "pushes", "--json"],
+      ["webhook", "deliveries", "show", delivery],
+      ["webhook", "deliveries", "show", delivery, "--json"],
+      ["webhook", "deliveries", "replay", delivery, "--dry-run", "--json"],
+      ["webhook", "deliveries", "show", "dlv_nobody"],
     ];
-    for (const words of commands) {
-      const [local, remote] = await Promise.all([here(...words), there([...words, "--url", url])]);
-      assert.deepEqual(remote, local, words.join(" "));
+    const [locals, remotes] = await Promise.all([
+      outcomesOf(commands, { AGENTD_HOME: place.home, AGENTD_DATABASE_URL: place.database }),
+      outcomesOf(
+        commands.map((words) => [...words, "--url", url]),
+        { AGENTD_HOME: client.home, API_SERVER_KEY: key },
+      ),
+    ]);
+    for (const [index, words] of commands.entries()) {
+      const [local, remote] = [locals[index], remotes[index]];
+      assert.ok(local && remote);
+      assert.deepEqual(comparable(remote), comparable(local), words.join(" "));
       assert.notEqual(local.stdout + local.stderr, "", words.join(" "));
     }
   });
+
+  /** Sends an event to a route, and returns the id of its ended delivery. */
+  async function deliver({
+    url: address,
+    secret,
+  }: {
+    readonly url: string;
+    readonly secret: string;
+  }): Promise<string> {
+    const body = JSON.stringify({ a: 1 });
+    const signature = sign(new TextEncoder().encode(body), secret);
+    const headers = { "x-github-event": "push", "x-hub-signature-256": signature };
+    const sent = await fetch(address, { method: "POST", headers, body });
+    assert.equal(sent.status, 202, await sent.text());
+    for (;;) {
+      const listed = await there(["webhook", "deliveries", "list", "--json", "--url", url]);
+      const [newest] = (JSON.parse(listed.stdout) as { readonly deliveries: readonly ShownDelivery[] })
+        .deliveries;
+      if (newest?.ended_at) return newest.id;
+    }
+  }
 
   it("a context keeps a server and its key for later commands, in a file of mode 0600", async () => {
     const add = ["context", "add", "prod", "--url", `${url}/v1/`, "--token-stdin"];

@@ -138,7 +138,7 @@ test("listen ends when its event was handled before the response to it came", as
   await once(slow, "listening");
   const url = `http://127.0.0.1:${(slow.address() as AddressInfo).port}`;
   const { code, stdout, stderr } = await place.listen(
-    ["ci", "--event", "push", "--once", "--url", url],
+    ["ci", "--event", "push", "--once", "--receiver", url],
     (text) => {
       if (/\] completed$/m.test(text)) handled.resolve();
     },

@@ -161,9 +161,9 @@ test("a dry run names the targets, what is not set up, and the fields that the p
   assert.match(shown.stdout, /Problem: Slack is not configured: .*SLACK_BOT_TOKEN/);
   assert.match(shown.stdout, /Problem: github_comment needs repo and pr_number in deliver_extra\./);
   assert.match(shown.stdout, /The payload has no \{missing\.one\}: the text stays as it is written\./);
-  const { delivery } = JSON.parse((await place.webhook(...dryRun, "--json")).stdout);
-  assert.deepEqual(delivery.targets, ["telegram:42:7", "slack", "github_comment"]);
-  assert.deepEqual([delivery.kind, delivery.missing_fields], ["answer", ["{missing.one}"]]);
+  const result = JSON.parse((await place.webhook(...dryRun, "--json")).stdout);
+  assert.deepEqual(result.targets, ["telegram:42:7", "slack", "github_comment"]);
+  assert.deepEqual([result.http_status, result.missing_fields], [202, ["{missing.one}"]]);
 });
 
 test("a dry run shows what a failing script printed to standard error, and which filter stopped the event", async () => {

@@ -65,8 +65,9 @@ test("subscribe creates a subscription with a generated or given secret, keeps i
 
   const again = await place.webhook("add", "my-hook", "--skill", "one", "--skills", "two,three");
   assert.ok(again.stdout.includes("Updated webhook subscription: my-hook"));
-  assert.equal(secretIn(again), secret);
+  assert.match(again.stdout, /^ {2}Secret: {2}\(as before\)$/m);
   const { "my-hook": kept } = await place.subscriptions();
+  assert.equal(kept?.["secret"], secret);
   assert.deepEqual(kept?.["skills"], ["one", "two", "three"]);
   assert.deepEqual(kept?.["events"], []);
   assert.equal(kept?.["prompt"], undefined);
@@ -151,8 +152,7 @@ test("the subscriptions file always gets mode 0600, and a corrupt file is set as
 
   await writeFile(place.file, '{"a": {');
   const listed = await place.webhook("list");
-  assert.match(listed.stdout, /No dynamic webhook subscriptions\./);
-  assert.match(listed.stderr, /webhook_subscriptions\.json is invalid: it is not JSON/);
+  assert.match(listed.stderr, /webhook_subscriptions\.json cannot be used: it is not JSON/);
   assert.equal(listed.code, 1);
   const next = await place.webhook("subscribe", "c");
   assert.equal(next.code, 0);
@@ -192,9 +192,9 @@ test("list hides secrets, remove deletes one subscription, and unknown names get
   const inJson = await place.webhook("list", "--json");
   for (const { stdout, stderr } of [listed, inJson]) assert.ok(!(stdout + stderr).includes(secret));
   assert.deepEqual(
-    JSON.parse(inJson.stdout).subscriptions.map(({ name, problems }: Record<string, unknown>) => [
+    JSON.parse(inJson.stdout).subscriptions.map(({ name, issues }: Record<string, unknown>) => [
       name,
-      problems,
+      issues,
     ]),
     [
       ["a", []],
@@ -215,7 +215,7 @@ test("list hides secrets, remove deletes one subscription, and unknown names get
   }
 
   // Nobody listens on the port.
-  const tested = await place.webhook("test", "b", "--url", "http://127.0.0.1:9");
+  const tested = await place.webhook("test", "b", "--receiver", "http://127.0.0.1:9");
   assert.equal(tested.code, 1);
   assert.match(tested.stdout, /Sending test POST to http:\/\/127\.0\.0\.1:9\/webhooks\/b\n {2}Error: /);
   assert.match(tested.stdout, /Is the gateway running\?/);
@@ -234,10 +234,10 @@ test("`test --dry-run` prints each stage and the rendered prompt without a gatew
   const accepted = await place.webhook(...words, "--json");
   assert.equal(JSON.parse(accepted.stdout).event, "push", "the first event that the route accepts");
   const ignored = await place.webhook(...words, "--event", "other", "--json");
-  const { answer, stages, rendered, delivery } = JSON.parse(ignored.stdout);
-  assert.deepEqual(answer, { status: 200, body: { status: "ignored", event: "other" } });
+  const { http_status: status, body, stages, rendered, targets } = JSON.parse(ignored.stdout);
+  assert.deepEqual([status, body], [200, { status: "ignored", event: "other" }]);
   assert.equal(stages.at(-1).result, "stop");
-  assert.deepEqual([rendered, delivery], [null, null]);
+  assert.deepEqual([rendered, targets], [null, []]);
   const own = await place.webhook(...words, "--header", "X-Gitlab-Event: push");
   assert.match(own.stdout, /by ada on push/);
   for (const [more, text] of [
@@ -279,10 +279,22 @@ test("subscribe and remove are in the feed of events, under the owner of the rou
   await using place = await createPlace();
   const store = await openStore({ url: join(place.home, "state.db") });
   try {
-    assert.equal((await place.webhook("subscribe", "mine")).code, 0);
-    const mine = { ...(await place.subscriptions())["mine"], owner: "ann" };
+    assert.equal((await place.webhook("subscribe", "mine", "--prompt", "before")).code, 0);
+    const made = (await place.subscriptions())["mine"];
+    const added = { toolsets: ["web"], deliver_extra: { chat_id: "1", thread_id: "2" }, custom: 1 };
+    const mine = { ...made, ...added, owner: "ann" };
     await writeFile(place.file, JSON.stringify({ mine }));
     assert.equal((await place.webhook("subscribe", "mine", "--events", "push")).code, 0);
+    const changed = (await place.subscriptions())["mine"];
+    assert.deepEqual(
+      [changed?.["toolsets"], changed?.["deliver_extra"], changed?.["custom"], changed?.["prompt"]],
+      [["web"], { thread_id: "2" }, 1, undefined],
+      "what was added by hand stays",
+    );
+    assert.deepEqual(
+      [changed?.["secret"], changed?.["created_at"]],
+      [made?.["secret"], made?.["created_at"]],
+    );
     assert.equal((await place.webhook("remove", "mine")).code, 0);
     const rows = await store.feed.read({ after: { tx: 0, id: 0 }, limit: 10 });
     assert.deepEqual(

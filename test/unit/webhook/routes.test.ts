@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { createLog } from "../../../src/base/observe.ts";
 import { WebhookRoutes } from "../../../src/webhook/routes/routes.ts";
-import { subscriptionName, subscriptionOf } from "../../../src/webhook/routes/subscriptions.ts";
+import { subscriptionName } from "../../../src/webhook/routes/subscriptions.ts";
 
 const NOW_MS = 1_800_000_000_000;
 
@@ -73,29 +73,4 @@ test("subscription names are normalised, and invalid ones are refused", () => {
   ] as const) {
     assert.equal(subscriptionName(text), name, text);
   }
-});
-
-test("subscribing again keeps hand-written fields and the first creation time", () => {
-  const before = {
-    secret: "old",
-    prompt: "before",
-    filters: [{ field: "a", exists: true }],
-    toolsets: ["web"],
-    deliver_extra: { chat_id: "1", thread_id: "2" },
-    created_at: "2026-01-01T00:00:00.000Z",
-    custom: 1,
-  };
-  const input = { events: ["push"], deliver: "log" };
-  const made = subscriptionOf(input, { before, secret: "old", createdAt: "2027-01-01T00:00:00.000Z" });
-  assert.deepEqual(made, {
-    filters: [{ field: "a", exists: true }],
-    toolsets: ["web"],
-    custom: 1,
-    events: ["push"],
-    secret: "old",
-    skills: [],
-    deliver: "log",
-    deliver_extra: { thread_id: "2" },
-    created_at: "2026-01-01T00:00:00.000Z",
-  });
 });

@@ -1,7 +1,5 @@
 /** What the control API does with a session besides changing its settings. */
-import { formatModel } from "../../../agent/model.ts";
-import type { Message } from "../../../agent/engine.ts";
-import { checkSessionName, nameOfId, textOf } from "../../../agent/session/session.ts";
+import { checkSessionName, nameOfId } from "../../../agent/session/session.ts";
 import { branchSession, createSession as create, type NewSession } from "../../../agent/session/sessions.ts";
 import { ServiceError } from "../../../base/errors.ts";
 import { redact } from "../../../base/observe.ts";
@@ -12,7 +10,7 @@ import type { HttpContext, HttpDeps } from "../../deps.ts";
 import type { HttpRequest, HttpResponse } from "../../edge/contract.ts";
 import { findRepeated, idempotencyOf, serialize, withClaim } from "../../prompt/submission.ts";
 import { acceptRun, replayRun } from "../../runs/create.ts";
-import { readSettings, sessionOf, showMessage, showSession, tagOf } from "./sessions.ts";
+import { readSettings, sessionOf, showSession, tagOf } from "./sessions.ts";
 import { actOnce, dryRunHeader, replayedHeader } from "../write.ts";
 
 /** POST /v1/sessions */
@@ -161,76 +159,4 @@ export async function undoSession(
 interface Undone {
   readonly removed: number;
   readonly prompt: string;
-}
-
-const EXTENSIONS = { json: "json", jsonl: "jsonl", markdown: "md" };
-
-/** GET /v1/sessions/{session_id}/export: reads a page of messages whenever the client has read the one before. */
-export async function exportSession(
-  { path, query, ctx }: HttpRequest<"exportSession", HttpContext>,
-  deps: HttpDeps,
-): Promise<HttpResponse<"exportSession">> {
-  const row = await sessionOf(path.session_id, ctx, deps);
-  const { format } = query;
-  const name = `session-${row.id.replaceAll(/[^\w.-]+/g, "_").slice(0, 100)}.${EXTENSIONS[format]}`;
-  const write = { json: toJson, jsonl: toJsonLines, markdown: toMarkdown }[format];
-  return {
-    status: 200,
-    headers: { "content-disposition": `attachment; filename="${name}"` },
-    raw: write(row, deps),
-    contentType: "text/plain; charset=utf-8",
-  };
-}
-
-async function* toJson(row: SessionRow, deps: HttpDeps): AsyncGenerator<string> {
-  yield `{"session":${JSON.stringify(await showSession(row, deps))},"messages":[`;
-  let separator = "\n";
-  for await (const message of messagesOf(row, deps)) {
-    yield separator + JSON.stringify(showMessage(message, true));
-    separator = ",\n";
-  }
-  yield "\n]}\n";
-}
-
-async function* toJsonLines(row: SessionRow, deps: HttpDeps): AsyncGenerator<string> {
-  yield `${JSON.stringify(await showSession(row, deps))}\n`;
-  for await (const message of messagesOf(row, deps)) yield `${JSON.stringify(showMessage(message, true))}\n`;
-}
-
-async function* toMarkdown(row: SessionRow, deps: HttpDeps): AsyncGenerator<string> {
-  const title = redact(row.title ?? nameOfId(row.id)).replaceAll(/\s+/g, " ");
-  yield `# ${title}\n\n- session: ${nameOfId(row.id)}\n- model: ${row.model ?? formatModel(deps.models.default)}\n`;
-  for await (const { content } of messagesOf(row, deps)) {
-    const message = JSON.parse(content) as Message;
-    yield `\n## ${headingOf(message)}\n\n${redact(bodyOf(message))}\n`;
-  }
-}
-
-function headingOf(message: Message): string {
-  if (message.role === "tool") return `Tool ${message.tool} (${message.status})`;
-  if (message.role === "assistant") return "Assistant";
-  if (message.role === "system") return "Instructions";
-  return message.origin === "summary" ? "Summary" : "User";
-}
-
-function bodyOf(message: Message): string {
-  const text = textOf(message);
-  if (message.role !== "assistant") return text;
-  const calls = message.parts.flatMap((part) =>
-    part.type === "tool_call" ? [`- calls ${part.tool}: \`${JSON.stringify(part.input)}\``] : [],
-  );
-  return [text, ...calls].filter(Boolean).join("\n\n");
-}
-
-/** Messages can have attachments of several megabytes, so few are read at a time. */
-const PAGE_MESSAGES = 16;
-
-async function* messagesOf({ id, last_message: last }: SessionRow, { agent }: HttpDeps) {
-  for (let after = 0; ;) {
-    const rows = await agent.sessions.reads.listMessages(id, { order: "asc", after, count: PAGE_MESSAGES });
-    for (const row of rows) if (row.seq <= last) yield row;
-    const end = rows.at(-1)?.seq ?? last;
-    if (end >= last) return;
-    after = end;
-  }
 }
