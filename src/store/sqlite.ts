@@ -140,7 +140,6 @@ class SqliteDriver implements Driver {
     const fullBytes = this.#writer.loggedBytes + MAX_WORK_BYTES;
     return {
       ...share,
-      mayOverlap: false,
       isFull: () => this.#writer.loggedBytes >= fullBytes || performance.now() > fullMs,
       enter: (): WorkTx => (this.#work = new SqliteTx(share)),
       commit: () => this.#commit(),

@@ -100,7 +100,7 @@ export class GroupCommitter {
     overlaps = segment.filter(({ session }) => session !== undefined).length > 1,
   ): Promise<readonly (readonly Entry[])[]> {
     const transaction = await this.#driver.begin(segment.some((entry) => entry.durable));
-    const isTogether = overlaps && transaction.mayOverlap;
+    const isTogether = overlaps && transaction.mayOverlap === true;
     const { count, failure } = await (isTogether ? runOverlapping : runWorks)(segment, transaction);
     if (failure) {
       await transaction.rollback();

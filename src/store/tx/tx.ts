@@ -185,7 +185,7 @@ export interface OpenTransaction {
   /** The transaction as one work sees it. */
   enter(): WorkTx;
   /** Whether works may overlap: statements are sent without waiting for the answers to those of others. */
-  readonly mayOverlap: boolean;
+  readonly mayOverlap?: boolean;
   /** Returns whether the transaction is full: the next unit of work goes into another one. */
   isFull(): boolean;
   /** MUST not leave a transaction open when it fails. */
