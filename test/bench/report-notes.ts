@@ -3,13 +3,15 @@ export const notes: Readonly<Record<string, readonly string[]>> = {
   startup: [
     "Times are from the spawn, so they contain what `node -e 0` takes, and they follow the load of the machine.",
     "A profile of `agentd gateway` in an existing home (0.1 ms samples, four starts): 25 % find, compile and link its own" +
-      " files, 15 % load parts of Node, a third of that undici, which the Request and Headers of h3 need, 13 % collect" +
-      " garbage, 31 % run code of agentd and its packages, 4 % start Node.",
+      " files, 15 % load parts of Node, 13 % collect garbage, 31 % run code of agentd and its packages, 4 % start Node. A" +
+      " third of the parts of Node was its `fetch`, which the Request and Headers of h3 need; since then it loads with the" +
+      " first request, or when a model server is looked for (0.93 times the CPU time).",
     "The build merges what a start loads together into about ten files (110 before). The compiled code is kept in the" +
       " home, so the first start in a new home compiles everything; the second one writes the cache, the third reads it." +
       " Shipping the cache with the package does not work: Node looks for it by its exact version, the features of the" +
       " processor and the user's id. A larger space for new objects while it starts costs more than it saves: V8 then" +
-      " rejects the compiled code of Node itself (1.05 to 1.23 times the CPU time).",
+      " rejects the compiled code of Node itself (1.05 to 1.23 times the CPU time). Node's own modules without the" +
+      " reading of all their names save nothing either: what stands in for the names costs as much (0.89 to 1.09 times).",
     "The limit is the bare h3 server of the control, whose code is a fifth of what a gateway loads.",
   ],
   "acp-start": [
@@ -38,13 +40,40 @@ export const notes: Readonly<Record<string, readonly string[]>> = {
       " machine. Storing it compressed does not help: zstd takes 5.6 ms and saves 2.8 ms.",
   ],
   "rpc-stdio": [
-    "A profile of a call with 16 in flight: 25 % write the answer to the pipe, which the control does as well, 21 % read" +
-      " the session from SQLite, 6 % make JSON, 5 % parse it, 5 % collect garbage. A session that another process may change is read in each call.",
+    "The control takes 2.2 us of CPU time for a call with 16 in flight, which leaves 3.1 us for the goal. Reading the request" +
+      " as JSON and making the answer take 1.8 us of these, before a parameter is checked or a session is looked up. A call" +
+      " takes 5.5 us (7.4 us before sessions were kept until the next commit). A profile at a load of 25: 25 % write the" +
+      " answers to the pipe, 11 % collect garbage, 7 % make JSON, 5 % parse it, 3 % look for the session.",
+    "With one call in flight the control takes 6.7 us, nearly all of it to wait for the pipe and to wake its reader, and a" +
+      " call 16 us. Looking whether another process committed costs two system calls, 2 us, each time: as much as a look-up" +
+      " of a session that is not saved yet. An answer may not come from before a commit that its caller knows of, so it" +
+      " cannot be left out.",
   ],
-  "rpc-socket": ["As on stdio. Each answer is a frame of its own in both rows."],
+  "rpc-socket": [
+    "As on stdio, but each socket has its own chunk, so each call looks whether the database changed. Each answer is a frame of its own in both rows.",
+  ],
   deliver: [
     "Messages of one chat leave one after the other: the next one is claimed in the commit that records the outcome of the" +
       " last one, since only then their order is certain. No other message shares these commits, where a hundred chats do.",
+    "A profile with the database in memory: 39 % run statements, half of them to find the first message of the chat and half" +
+      " to lease it, 6 % commit. The control changes a row twice and looks for nothing. On a disk each message waits for" +
+      " its commits. Recording the start of a request together with the lease saves one of two, and changed the rate by" +
+      " less than the noise of a loaded machine, so it was left out.",
+    "What would reach the goal is to lease several messages of a chat at once, and to send each when the one before has" +
+      " come: with platforms that recognise a repeat. With the others a crash would leave all of them unknown, not one.",
+  ],
+  "chat-provider": [
+    "A profile with 16 clients at a load of 36: 9 % read the stream of the model, 8 % collect garbage, 8 % run statements and" +
+      " commits, 5 % write to sockets; the rest is spread over several hundred functions below" +
+      " 1 %. The CPU time of a chat follows the load of the machine: 1.5 to 1.7 ms there.",
+  ],
+  others: [
+    "The control is the other software. Its limits: the receiver of Octokit answers when it has called a handler and keeps" +
+      " nothing, so a crash loses what it accepted; agentd has the delivery and its run on the disk by then, and follows" +
+      " the speed of the disk. The agent of Zed loads Claude's SDK for an answer that needs no model; agentd loads its" +
+      " own engine with the first session.",
+    "No proxy of models is here: the one of npm that was tried (@portkey-ai/gateway 1.15.2) answers each chat with 500 on" +
+      " Node 24, since it changes headers that cannot be changed.",
   ],
   postgres: [
     "One connection writes. What waits for an answer of the database waits alone: a chat that ends takes three round" +

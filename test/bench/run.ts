@@ -37,6 +37,7 @@ const benches: Readonly<Record<string, () => Promise<{ run(): Promise<readonly B
   parsing: () => import("./parsing.ts"),
   sandbox: () => import("./sandbox.ts"),
   postgres: () => import("./postgres.ts"),
+  others: () => import("./others.ts"),
 };
 
 const { values: options, positionals } = parseArgs({
