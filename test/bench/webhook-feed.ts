@@ -32,11 +32,9 @@ export async function run(): Promise<readonly BenchRow[]> {
     }
   }
   const rates = [middle(followed), middle(alone)] as const;
-  const cpu = cpuRow(rates);
-  const most = 1 / GOAL_RATIO;
   return [
     rateRow("webhooks accepted with a subscriber of the feed, by without", rates, GOAL_RATIO),
-    { ...cpu, goal: `<= ${most.toFixed(2)}x`, met: cpu.value / (cpu.control ?? Number.NaN) <= most },
+    cpuRow(rates),
   ];
 }
 
