@@ -17,7 +17,7 @@ interface Finding {
 interface Banned {
   readonly word: RegExp;
   readonly advice: string;
-  /** Files in which the word has the meaning of the field: a Matrix room, a folder that folds. */
+  /** Files in which the word has the meaning of the field: a Matrix room, a folder that folds, a field of the differ. */
   readonly except?: RegExp;
 }
 
@@ -29,7 +29,7 @@ const banned: readonly Banned[] = [
   ban("tell|tells|telling|told|teller", "notify, report, say or send", /job\/check\.ts/),
   ban("wish|wishes", "input or options"),
   ban("errands?", "request"),
-  ban("verdicts?", "decision or result"),
+  ban("verdicts?", "decision or result", /compatible-changes/),
   ban("judge|judges|judged|judgement", "evaluate, decide"),
   ban("salvage|salvaged", "rebuild or recover"),
   ban("lanes?", "ordering key or session queue"),

@@ -4,7 +4,7 @@ import { mkdir, mkdtemp, stat, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
-import { judgeChanges, type DiffChange, type Judgement } from "./compatible-changes.ts";
+import { decideChanges, type DiffChange, type Decision } from "./compatible-changes.ts";
 import { SpecError, type BundledDocument } from "./document.ts";
 import { exists, isMissing, readJson, removeFolder, writeJson } from "./files.ts";
 import { repository, runRedocly } from "./redocly.ts";
@@ -70,7 +70,7 @@ async function compareSpec({ bundle }: SpecFile, places: Places): Promise<Compar
   const { status, output } = await runRedocly(["diff", a, b, "--fail-on=major"]);
   const said = `${bundle}:\n${output}`;
   if (status === 0) return { file: bundle, result: "compatible", report: said };
-  const { breaking, compatible } = await judge(a, b, join(places.work, `changes-${bundle}`));
+  const { breaking, compatible } = await decide(a, b, join(places.work, `changes-${bundle}`));
   const report = [said, ...compatible.map((each) => `Breaks no client: ${each}`)].join("\n");
   if (breaking === 0) return { file: bundle, result: "compatible", report };
   const [before, now] = await Promise.all([versionOf(older), versionOf(newer)]);
@@ -83,10 +83,10 @@ async function compareSpec({ bundle }: SpecFile, places: Places): Promise<Compar
 }
 
 /** The differ rates changes by their form alone. */
-async function judge(base: string, revision: string, file: string): Promise<Judgement> {
+async function decide(base: string, revision: string, file: string): Promise<Decision> {
   await runRedocly(["diff", base, revision, "--format=json", `--output=${file}`]);
   const { changes } = (await readJson(file)) as { readonly changes: readonly DiffChange[] };
-  return judgeChanges(changes, { base: await readJson(base), revision: await readJson(revision) });
+  return decideChanges(changes, { base: await readJson(base), revision: await readJson(revision) });
 }
 
 async function versionOf(file: string): Promise<string> {

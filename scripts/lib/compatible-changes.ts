@@ -1,4 +1,4 @@
-/** Judges the changes that the differ calls breaking although clients of the older contract go on working. */
+/** Finds changes that the differ calls breaking, with which clients of the older contract still work. */
 import { isDeepStrictEqual } from "node:util";
 
 /** A change in the differ's report, as far as it is read here. */
@@ -20,32 +20,32 @@ export interface Compared {
 }
 
 /** What became of the changes that the differ calls major. */
-export interface Judgement {
+export interface Decision {
   /** Number of the changes that break clients. */
   readonly breaking: number;
-  /** Each of the others, and why it breaks nobody. */
+  /** Each of the others, and why it breaks no client. */
   readonly compatible: readonly string[];
 }
 
 /** Looks at each major change between two documents. */
-export function judgeChanges(changes: readonly DiffChange[], compared: Compared): Judgement {
-  const verdicts = changes.flatMap((change) =>
+export function decideChanges(changes: readonly DiffChange[], compared: Compared): Decision {
+  const reasons = changes.flatMap((change) =>
     change.verdicts
       .filter(({ impact }) => impact === "major")
       .map(({ ruleId, message }) => {
-        const why = becameList(change, compared) ?? grewAsTold(ruleId, change, compared);
+        const why = becameList(change, compared) ?? grewAsAnnounced(ruleId, change, compared);
         return why === undefined ? undefined : `${message} ${why}`;
       }),
   );
-  const compatible = verdicts.filter((verdict) => verdict !== undefined);
-  return { breaking: verdicts.length - compatible.length, compatible };
+  const compatible = reasons.filter((reason) => reason !== undefined);
+  return { breaking: reasons.length - compatible.length, compatible };
 }
 
-function grewAsTold(ruleId: string, { base }: DiffChange, compared: Compared): string | undefined {
+function grewAsAnnounced(ruleId: string, { base }: DiffChange, compared: Compared): string | undefined {
   if (ruleId !== "enum-values-added" || !base) return undefined;
   const schema = asRecord(find(compared.base, base.pointer.replace(/\/enum$/, "")));
   return schema["x-open-enum"] === true
-    ? "Its clients were told that values may be added (x-open-enum)."
+    ? "Its description said that values may be added (x-open-enum)."
     : undefined;
 }
 

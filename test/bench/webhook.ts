@@ -8,8 +8,8 @@ import { SECRET, type ReceiverSettings } from "./webhook-server.ts";
 
 const CLIENTS = 64;
 const ROUNDS = 4;
-export const ROUND_MS = 3_000;
-export const WARM_UP_MS = 2_000;
+const ROUND_MS = 3_000;
+const WARM_UP_MS = 2_000;
 const PACED_MS = 5_000;
 /** A server is quiet that works for less than a twentieth of this time. */
 const QUIET_MS = 250;

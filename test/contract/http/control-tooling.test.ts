@@ -4,7 +4,7 @@ import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import type {
   AgentTool,
-  Budget,
+  FeedEvent,
   McpServer,
   ModelPrice,
   ModelTest,
@@ -13,10 +13,10 @@ import type {
   Toolset,
 } from "../../../generated/http/client/types.gen.ts";
 import { testTool } from "../../harness/agent.ts";
-import { list } from "../../harness/control.ts";
+import { list, storedEvents } from "../../harness/control.ts";
 import { post } from "../../harness/runs.ts";
 import { assertError, scenario } from "../../harness/scenario.ts";
-import { KEY, type TestService } from "../../harness/service.ts";
+import { type TestService } from "../../harness/service.ts";
 
 const OPENAI = { name: "openai", type: "openai", models: ["gpt-5.1"], hasKey: true };
 const LOCAL = {
@@ -128,51 +128,6 @@ scenario("listMcpServers", 400, { title: "a cursor of another list" }, (service)
   wrongCursor(service, "/v1/mcp/servers"),
 );
 
-const keys = [
-  { key: KEY, name: "laptop", owner: "ann", scopes: ["read", "runs"], dayBudgetUsd: 0.5 },
-  { key: "second-key-0123456789", name: "ops", scopes: ["admin"] },
-];
-
-scenario(
-  "listBudgets",
-  200,
-  {
-    title: "the budgets of the owner and of its keys, with what is spent",
-    keys,
-    providers: [OPENAI],
-    config: { agent: { day_token_budget: 1000, day_cost_budget: 2 } },
-    script: () => ({ text: "x".repeat(400) }),
-  },
-  async (service) => {
-    await (
-      await service.request("/v1/runs", { method: "POST", body: '{"input":"hi"}', headers: JSON_BODY })
-    ).json();
-    await list(service, "/v1/runs");
-    let budgets: Budget[];
-    do budgets = await list<Budget>(service, "/v1/budgets");
-    // Other connections may read before the end of the run is committed.
-    while (budgets.some(({ spent }) => spent === 0));
-    assert.deepEqual(
-      budgets.map(({ kind, owner, key, unit, limit }) => [kind, owner, key, unit, limit]),
-      [
-        ["owner_tokens", "ann", null, "tokens", 1000],
-        ["owner_cost", "ann", null, "usd", 2],
-        ["key_cost", "ann", "laptop", "usd", 0.5],
-      ],
-    );
-    assert.equal(budgets[0]?.spent, 101);
-    assert.ok(budgets[1]!.spent > 0 && budgets[1]!.spent === budgets[2]!.spent);
-    assert.equal(budgets[0]!.resets_at % 86_400, 0);
-    const all = await list<Budget>(service, "/v1/budgets", {
-      authorization: "Bearer second-key-0123456789",
-      "x-agent-owner": "*",
-    });
-    assert.deepEqual(new Set(all.map(({ owner }) => owner)), new Set(["ann", "ops"]));
-  },
-);
-
-const JSON_BODY = { "content-type": "application/json" };
-
 scenario(
   "testModel",
   200,
@@ -200,27 +155,6 @@ scenario("testModel", 400, { title: "an unknown model and an unknown field" }, a
   await assertError(await post(service, "/v1/providers/test", { model: "gpt-5.1" }), 400, "model_not_found");
   await assertError(await post(service, "/v1/providers/test", { colour: "red" }), 400, "invalid_request");
 });
-
-scenario(
-  "testModel",
-  429,
-  {
-    title: "a test does not pass the budget of its key",
-    providers: [OPENAI],
-    keys: [{ ...keys[0]!, dayBudgetUsd: 0.000001 }],
-  },
-  async (service) => {
-    const first = await (await post(service, "/v1/providers/test", { with_tool: false })).json();
-    assert.equal(first.ok, true);
-    // What a call used is stored behind it.
-    const isSpent = async () =>
-      (await service.service.store.read.selectFrom("spending").select("cost_nano").execute()).length > 0;
-    while (!(await isSpent())) await new Promise((resolve) => setImmediate(resolve));
-    const second = await post(service, "/v1/providers/test", { with_tool: false });
-    assert.ok(Number(second.headers.get("retry-after")) >= 1);
-    await assertError(second, 429, "budget_exceeded");
-  },
-);
 
 async function reuseKey(service: TestService, path: string): Promise<void> {
   const headers = { "idempotency-key": "once" };
@@ -371,6 +305,24 @@ scenario("reloadMcp", 200, { title: "connects the servers again", config: broken
   );
   assert.deepEqual([body.first_id, body.has_more], ["nothing", false]);
 });
+
+scenario(
+  "reloadMcp",
+  200,
+  { title: "each reload is an event of the feed with the status of the servers", config: broken },
+  async (service) => {
+    await post(service, "/v1/mcp/reload", {});
+    let events: FeedEvent[] = [];
+    while (!events.some(({ actor }) => actor !== null)) {
+      events = await storedEvents<FeedEvent>(service, "?types=mcp.updated");
+    }
+    const event = events.find(({ actor }) => actor !== null);
+    assert.deepEqual(
+      [event?.type, event?.actor, event?.data["servers"]],
+      ["mcp.updated", "default", [{ name: "nothing", status: "failed", tools: 0 }]],
+    );
+  },
+);
 
 scenario("reloadMcp", 400, { title: "an unknown field" }, async (service) => {
   await assertError(await post(service, "/v1/mcp/reload", { now: true }), 400, "invalid_request");

@@ -1,0 +1,141 @@
+/** What the control API promises, sentence by sentence: each one is the title of a test, or begins one. */
+import assert from "node:assert/strict";
+import { readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { test } from "node:test";
+
+const promises: readonly string[] = [
+  "a page ends with has_more false and its last_id lists nothing further",
+  "rows inserted while paging are neither repeated nor skipped",
+  "a cursor of another list is 400 invalid_cursor",
+  "limit 0 and 101 are 400 with param limit",
+  "an unknown query parameter is 400 unsupported_parameter",
+  "a comma list matches any of its values",
+  "from is inclusive and to exclusive",
+  "a PATCH with a stale If-Match is 412 and names the current etag",
+  "of two PATCHes with the same etag exactly one succeeds",
+  "a GET with the current etag is 304 without a body",
+  "null in a merge patch restores the default",
+  "an unknown body field is 400 with its path",
+  "a repeated POST with the same Idempotency-Key acts once and returns Idempotency-Replayed",
+  "the same key with another body is 409",
+  "a dry run leaves the database, the outbox and the feed unchanged",
+  "a dry run does not consume its Idempotency-Key",
+  "every operation answers 401 without a key and its error conforms to the envelope",
+  "every operation of the spec has a handler and every answer in the suite conforms to it",
+  "a draining server still serves reads and refuses writes with 503",
+  "a key with scope read cannot replay a delivery: 403 insufficient_scope",
+  "a key with scope read lists deliveries of its owner and gets 403 for include=payload",
+  "a foreign job, route, delivery, message, question and session are each 404",
+  "two keys of one owner see the same sessions",
+  "a rotated key keeps its owner's data",
+  "X-Agent-Owner from a key without admin is 403",
+  "an admin key with X-Agent-Owner * lists all owners and cannot write",
+  "a job made by owner ci runs, spends and delivers as ci",
+  "capabilities name the key, the owner and the scopes",
+  "the feed resumed from any id is identical, byte for byte, to the uncut one",
+  "list, then follow from X-Agent-Event-Cursor, misses no change made in between",
+  "a change rolled back is never in the feed",
+  "a kill -9 after the commit leaves the event in the feed and before it leaves none",
+  "two processes on one database see the same events in the same order",
+  "on PostgreSQL a transaction that commits late is not skipped by a follower",
+  "a cursor older than the retention is 410 events_expired with first_id",
+  "a cursor of another epoch is 410",
+  "a subscriber filtered to one type gets bookmarks and does not expire",
+  "a key sees events of its owner only",
+  "a key without admin gets no key and config events",
+  "10,000 text deltas add no feed event",
+  "no feed event contains a prompt, a title, a payload or a secret",
+  "each write names its actor",
+  "a subscriber that does not read is cut and resumes without loss",
+  "the ninth stream of a key is 429",
+  "sessions are listed newest first and stateless ones only when asked for",
+  "a session with an active run has status running, with an open question status waiting",
+  "deleting a busy session is 409 and with force stops the run first",
+  "a fork has the messages up to through_message and no grants",
+  "the session stream resumed by Last-Event-ID equals the live one across a restart",
+  "compress answers 202 and the run ends with compression.completed",
+  "an export of 10,000 messages streams in bounded memory",
+  "a rename to the title of another branch is 400 invalid_title and leaves the etag",
+  "open questions of all runs are one list, oldest deadline visible",
+  "of 20 concurrent answers one wins and 19 get 409 with answered_by",
+  "an answer over HTTP resumes a run started over ACP",
+  "a password is in no row, log, ledger or event",
+  "a password for another process's question is 409 asked_by_another_process",
+  "an expired question cannot be answered and is listed as expired",
+  "a key without approvals can list and not answer",
+  "who answered is known after the run is swept",
+  "a created route takes a signed request at once and shows its secret once",
+  "a configured route cannot be changed: 409 route_is_static",
+  "after rotate-secret both secrets verify until the old one expires",
+  "a replay is a new delivery with replay_of, its own run and unchanged original",
+  "a replay with dry_run reports each stage and starts no run",
+  "a dry run against a changed filter shows the stop that the stored route does not give",
+  "a delivery without its body is 409 delivery_not_replayable",
+  "with the receiver off a replay is 409 receiver_disabled",
+  "signature headers are never readable",
+  "filters by route, status, event and time combine",
+  "a dry-run create shows the five next instants in the job's zone and stores nothing",
+  "times across a clock change mark the gap and the repeated hour",
+  "run answers with the occurrence it will be and wait returns its outcome",
+  "pause keeps the reason and resume computes the next instant",
+  "a PATCH of the schedule during a run does not end the run",
+  "the calendar shows past occurrences and planned instants without doubling the present one",
+  "a window over 93 days is 400, and more than 2,000 entries set truncated",
+  "a missed range is one occurrence with covers_count",
+  "two run requests before the claim, on two replicas, are one occurrence",
+  "an unknown job name in context_from is 400 with its param",
+  "a dead message shows every attempt and a hint",
+  "retry makes it due and settles the delivery or occurrence that waits for it",
+  "a delivered message cannot be retried",
+  "an unknown one needs accept_duplicate",
+  "retry-all of 2,500 dead takes three calls and touches each once",
+  "a bulk action without a filter is 400",
+  "a platform without its token lists what is missing and its test is 409",
+  "a platform test leaves no row in the outbox",
+  "usage of a day equals the sum of its runs, also after the runs are swept",
+  "grouping by model splits a run that fell back to another model",
+  "an unknown price is null and counted as unpriced, never 0",
+  "a configured price wins over the bundled one",
+  "cached tokens are not charged twice",
+  "the call that would pass the day budget of a key is refused before it is made",
+  "no price lookup touches the network",
+  "PATCH config without If-Match is 428",
+  "a patch that is invalid changes nothing and lists each issue with its path",
+  "comments and order of the file survive a patch",
+  "the text [redacted] cannot be written back",
+  "a change that needs a restart is listed as pending until then",
+  "a created key works at once on every replica and its value is shown once",
+  "a revoked key gets 401 and its open streams and sockets end within 5 s",
+  "the last admin key cannot be revoked",
+  "an expired key is 401",
+  "logs followed from an id miss no line and hold no secret",
+  "a backup taken under load restores to a consistent database and, without secrets, holds no .env and no route secret",
+  "api.call and HTTP answer the same for every operation",
+  "each CLI command prints the same JSON with and without --url",
+  "a client written for the origin's /api/jobs works against the alias",
+  "a page of 100 among 1,000,000 rows costs at most twice one among 1,000",
+  "under INSECURE_NO_AUTH no key can be made: 403 auth_required",
+  "after a restore an old cursor is 410, never a silent skip",
+  "with the feed the webhook bench keeps 95 % of its rate",
+];
+
+const tests = join(import.meta.dirname, "..");
+
+/** Title texts stand in the sources, sometimes with a line break or a plus between their parts. */
+const plain = (text: string): string =>
+  text
+    .replaceAll(/"\s*\+\s*"/g, "")
+    .replaceAll(/[^a-z0-9]+/gi, " ")
+    .toLowerCase();
+
+test("each promise of the control API is the title of a test", () => {
+  const sources = readdirSync(tests, { recursive: true, encoding: "utf8" })
+    .filter((name) => name.endsWith(".test.ts") && !name.endsWith("promises.test.ts"))
+    .map((name) => plain(readFileSync(join(tests, name), "utf8")));
+  const untested = promises.filter(
+    (promise) => !sources.some((source) => source.includes(plain(promise).trim())),
+  );
+  assert.deepEqual(untested, []);
+  assert.equal(new Set(promises).size, 113);
+});
