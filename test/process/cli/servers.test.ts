@@ -225,6 +225,37 @@ describe("agentd on a server", () => {
     assert.match((await here("grants", "list")).stderr, /Nothing is approved for all sessions/);
   });
 
+  it("the status, the log, the checks and the configuration of a server are read and changed from elsewhere", async () => {
+    const commands = [
+      ["status", "--json"],
+      ["logs", "--json", "-n", "1000"],
+      ["doctor", "--json"],
+      ["config", "set", "cron.history_days", "31"],
+      ["config", "get", "api_server", "--reveal"],
+      ["config", "set", "api_server.key", "hunter2hunter2hunter2"],
+      ["config", "set", "api_server.keys[0].name", "x"],
+      ["webhook", "test", "pushes"],
+    ];
+    const [status, logs, doctor, set, revealed, secret, item, sent] = await outcomesOf(
+      commands.map((words) => [...words, "--url", url]),
+      { AGENTD_HOME: client.home, API_SERVER_KEY: key },
+    );
+    const { home, gateway } = JSON.parse(status?.stdout ?? "") as {
+      readonly home: null;
+      readonly gateway: { readonly running: boolean; readonly url: string };
+    };
+    assert.deepEqual([home, gateway.running, gateway.url], [null, true, url]);
+    const started = logs?.stdout.split("\n").find((line) => line.includes('"message":"listening"'));
+    assert.ok(started !== undefined && (await here("logs", "--json")).stdout.includes(started), logs?.stdout);
+    assert.match(doctor?.stdout ?? "", /"object": "agent\.doctor"[^]*"name": "database"/);
+    assert.equal(set?.stdout, `set cron.history_days on the server at ${url}\n`, set?.stderr);
+    assert.equal((await here("config", "get", "cron.history_days")).stdout, "31\n");
+    assert.deepEqual([revealed?.code, secret?.code, item?.code], [2, 1, 1]);
+    assert.match(secret?.stderr ?? "", /api_server\.key[^]*env:NAME/);
+    assert.equal(sent?.code, 2);
+    assert.match(sent?.stderr ?? "", /never shows\. Pass --dry-run/);
+  });
+
   it("a context keeps a server and its key for later commands, in a file of mode 0600", async () => {
     const add = ["context", "add", "prod", "--url", `${url}/v1/`, "--token-stdin"];
     const added = await agentd(add, { AGENTD_HOME: client.home }, `${key}\n`);
