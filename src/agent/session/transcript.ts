@@ -235,14 +235,47 @@ export function contextUse(
 
 /** Returns the provider's count of the last call plus an estimate for newer messages, or an estimate for all. */
 async function contextUsed(store: Store, settings: Instructed, row: SessionRow): Promise<number> {
+  const { id, context_seq: start, summary_seq: summarySeq } = row;
   const counted = await lastCall(store, row);
   if (counted) {
-    const since = await messagesAfter(store, row.id, counted.seq);
-    return contextTokens({ instructions: "" }, since, { tokens: counted.tokens, messages: 0 });
+    const { tokens } = await estimateAfter(store, id, counted.seq, () => true);
+    return counted.tokens + tokens;
   }
-  const context = (await loadContext(store, row)).map(({ message }) => message);
-  if (context.length === 0) return 0;
-  return contextTokens(settings, context);
+  const isInContext = ({ seq, message }: NumberedMessage) =>
+    summarySeq === null || seq === summarySeq || !isSummary(message);
+  const { tokens, count } = await estimateAfter(store, id, start, isInContext);
+  return count === 0 ? 0 : contextTokens(settings, []) + tokens;
+}
+
+/** Messages that are read at once: all of a long session would not fit into memory. */
+const PAGE_MESSAGES = 64;
+
+/** Estimates the tokens of the messages after a number. */
+async function estimateAfter(
+  store: Store,
+  sessionId: string,
+  start: number,
+  isCounted: (message: NumberedMessage) => boolean,
+): Promise<{ readonly tokens: number; readonly count: number }> {
+  let [tokens, count] = [0, 0];
+  for (let after: number | undefined = start; after !== undefined;) {
+    const rows = await store.read
+      .selectFrom("messages")
+      .select(["seq", "content"])
+      .where("session_id", "=", sessionId)
+      .where("seq", ">", after)
+      .orderBy("seq")
+      .limit(PAGE_MESSAGES)
+      .execute();
+    const page = rows.map(toNumbered).filter(isCounted);
+    tokens += contextTokens(
+      { instructions: "" },
+      page.map(({ message }) => message),
+    );
+    count += page.length;
+    after = rows.length < PAGE_MESSAGES ? undefined : rows.at(-1)?.seq;
+  }
+  return { tokens, count };
 }
 
 /** A count is searched in this many of the newest runs: interrupted calls have none. */
@@ -304,17 +337,6 @@ async function tokensOfLastCall(
   return of("model_calls") === 1 && of("input_tokens") > 0
     ? of("input_tokens") + of("output_tokens")
     : undefined;
-}
-
-async function messagesAfter(store: Store, sessionId: string, seq: number): Promise<readonly Message[]> {
-  const rows = await store.read
-    .selectFrom("messages")
-    .select("content")
-    .where("session_id", "=", sessionId)
-    .where("seq", ">", seq)
-    .orderBy("seq")
-    .execute();
-  return rows.map(({ content }) => JSON.parse(content) as Message);
 }
 
 /** Counts summaries: each compression writes one. */

@@ -188,6 +188,74 @@ describe("agentd on a server", () => {
     }
   }
 
+  it("a question is answered, and an approval revoked, on a server as on its machine", async () => {
+    const headers = { authorization: `Bearer ${key}`, "content-type": "application/json" };
+    const ask = async (input: string): Promise<string> => {
+      const started = await fetch(`${url}/v1/runs`, {
+        method: "POST",
+        headers,
+        body: JSON.stringify({ input }),
+      });
+      const { run_id: run } = (await started.json()) as { readonly run_id: string };
+      for (;;) {
+        const listed = await there(["questions", "list", "--run", run, "-q", "--url", url]);
+        if (listed.stdout !== "") return listed.stdout.trim();
+      }
+    };
+    const denied = await ask("run: rm -r old");
+    const shown = await there(["questions", "show", denied, "--url", url]);
+    assert.match(shown.stdout, /^kind +approval$[^]*rm -r old[^]*questions answer \S+ once\|session/m);
+    assert.equal((await there(["questions", "answer", denied, "maybe", "--url", url])).code, 2);
+    const told = await there(["questions", "answer", denied, "deny", "--reason", "keep it", "--url", url]);
+    assert.match(told.stdout, /^Answered ask_\S+ of run_\S+\.$/m, told.stderr);
+    const late = await here("questions", "answer", denied, "once");
+    assert.deepEqual([late.code, late.stdout], [1, ""]);
+
+    const always = await ask("run: curl http://127.0.0.1:1/");
+    const local = await here("questions", "answer", always, "always", "--json");
+    assert.equal((JSON.parse(local.stdout) as { readonly status: string }).status, "answered", local.stderr);
+    const { grants } = JSON.parse((await there(["grants", "list", "--json", "--url", url])).stdout) as {
+      readonly grants: readonly { readonly id: string }[];
+    };
+    assert.equal(grants.length, 1);
+    const id = grants[0]?.id ?? "";
+    assert.equal((await there(["grants", "revoke", id, "--url", url])).code, 2, "it asks first");
+    const revoked = await there(["grants", "revoke", id, "--yes", "--url", url]);
+    assert.match(revoked.stdout, /^Revoked /, revoked.stderr);
+    assert.match((await here("grants", "list")).stderr, /Nothing is approved for all sessions/);
+  });
+
+  it("the status, the log, the checks and the configuration of a server are read and changed from elsewhere", async () => {
+    const commands = [
+      ["status", "--json"],
+      ["logs", "--json", "-n", "1000"],
+      ["doctor", "--json"],
+      ["config", "set", "cron.history_days", "31"],
+      ["config", "get", "api_server", "--reveal"],
+      ["config", "set", "api_server.key", "hunter2hunter2hunter2"],
+      ["config", "set", "api_server.keys[0].name", "x"],
+      ["webhook", "test", "pushes"],
+    ];
+    const [status, logs, doctor, set, revealed, secret, item, sent] = await outcomesOf(
+      commands.map((words) => [...words, "--url", url]),
+      { AGENTD_HOME: client.home, API_SERVER_KEY: key },
+    );
+    const { home, gateway } = JSON.parse(status?.stdout ?? "") as {
+      readonly home: null;
+      readonly gateway: { readonly running: boolean; readonly url: string };
+    };
+    assert.deepEqual([home, gateway.running, gateway.url], [null, true, url]);
+    const started = logs?.stdout.split("\n").find((line) => line.includes('"message":"listening"'));
+    assert.ok(started !== undefined && (await here("logs", "--json")).stdout.includes(started), logs?.stdout);
+    assert.match(doctor?.stdout ?? "", /"object": "agent\.doctor"[^]*"name": "database"/);
+    assert.equal(set?.stdout, `set cron.history_days on the server at ${url}\n`, set?.stderr);
+    assert.equal((await here("config", "get", "cron.history_days")).stdout, "31\n");
+    assert.deepEqual([revealed?.code, secret?.code, item?.code], [2, 1, 1]);
+    assert.match(secret?.stderr ?? "", /api_server\.key[^]*env:NAME/);
+    assert.equal(sent?.code, 2);
+    assert.match(sent?.stderr ?? "", /never shows\. Pass --dry-run/);
+  });
+
   it("a context keeps a server and its key for later commands, in a file of mode 0600", async () => {
     const add = ["context", "add", "prod", "--url", `${url}/v1/`, "--token-stdin"];
     const added = await agentd(add, { AGENTD_HOME: client.home }, `${key}\n`);

@@ -3,7 +3,9 @@ import { test } from "node:test";
 import {
   AgentApiError,
   StreamCutError,
+  createAgentClient,
   streamChatCompletion,
+  streamFeed,
   streamRunEvents,
   type ChatCompletionChunk,
   type RunEvent,
@@ -82,6 +84,27 @@ test("the events of a run cut anywhere resume by Last-Event-ID: each once, in or
     assert.deepEqual(events, whole, `cut after ${bytes} bytes`);
   });
   assert.deepEqual(await collect(streamRunEvents(options, run, { after: 3 })), whole.slice(3));
+});
+
+test("the feed of changes cut anywhere resumes behind its last event: each once, in order", async () => {
+  await using service = await startTestService({ script });
+  const options = { baseUrl: service.url, apiKey: KEY };
+  for (let runs = 0; runs < 4; runs++) await collect(streamRunEvents(options, await runOf(service)));
+  // Without it a server streams.
+  const headers = { Accept: "application/json" };
+  const { data: list } = await createAgentClient(options).streamEvents({ query: { limit: 100 }, headers });
+  const [first, ...rest] = list.data;
+  assert.ok(first && rest.length > 5);
+  await forEachCut({ from: 300, to: 2200, step: 83 }, async (bytes) => {
+    await using proxy = await startCuttingProxy(service.url, [bytes, bytes, bytes]);
+    const seen: unknown[] = [];
+    for await (const frame of streamFeed({ ...options, baseUrl: proxy.url }, { after: first.id })) {
+      if (frame.object !== "event") continue;
+      seen.push(frame);
+      if (frame.id === rest.at(-1)?.id) break;
+    }
+    assert.deepEqual(seen, rest, `cut after ${bytes} bytes`);
+  });
 });
 
 test("errors that will not pass are thrown at once; the server's words stand in them", async () => {
