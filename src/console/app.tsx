@@ -61,7 +61,8 @@ function Over({ overlay, onClose }: OverProps): JSX.Element | null {
   const [parts, setParts] = useState<typeof Overlays>();
   useEffect(() => {
     if (parts) return undefined;
-    const load = () => void import("./ui/palette.tsx").then(setParts, overlay && onClose);
+    // Without the gateway it is tried again when it is wanted.
+    const load = () => void import("./ui/palette.tsx").then(setParts, overlay ? onClose : () => {});
     if (overlay) return load();
     const timer = setTimeout(load, IDLE_AFTER_MS);
     return () => clearTimeout(timer);
@@ -112,8 +113,7 @@ function useScroll(historyKey: string, name: string, isLoaded: boolean): void {
     const main = document.querySelector<HTMLElement>("#main");
     if (!main || !isLoaded) return undefined;
     const kept = Number(sessionStorage.getItem(SCROLL + historyKey) ?? 0);
-    // Lists from the cache are as long as before at once; others get there with their first page.
-    const frame = requestAnimationFrame(() => main.scrollTo({ top: kept }));
+    const stopRestoring = restoreScroll(main, kept);
     if (shownBefore !== undefined && shownBefore !== name) {
       main.querySelector<HTMLElement>("h1")?.focus({ preventScroll: true });
     }
@@ -121,10 +121,29 @@ function useScroll(historyKey: string, name: string, isLoaded: boolean): void {
     const keep = () => sessionStorage.setItem(SCROLL + historyKey, String(main.scrollTop));
     main.addEventListener("scroll", keep, { passive: true });
     return () => {
-      cancelAnimationFrame(frame);
+      stopRestoring();
       main.removeEventListener("scroll", keep);
     };
   }, [historyKey, name, isLoaded]);
+}
+
+/** Scrolls to where a page was, as soon as it is that long: a list that is read again grows. A person who acts ends it. */
+function restoreScroll(main: HTMLElement, top: number): () => void {
+  const observer = new MutationObserver(() => restore());
+  const acts = ["wheel", "touchstart", "pointerdown", "keydown"] as const;
+  const stop = () => {
+    observer.disconnect();
+    cancelAnimationFrame(frame);
+    for (const act of acts) main.removeEventListener(act, stop);
+  };
+  const restore = () => {
+    main.scrollTo({ top });
+    if (Math.abs(main.scrollTop - top) < 1) stop();
+  };
+  const frame = requestAnimationFrame(restore);
+  observer.observe(main, { childList: true, subtree: true });
+  for (const act of acts) main.addEventListener(act, stop, { passive: true });
+  return stop;
 }
 
 interface RailProps {

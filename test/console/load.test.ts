@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { composer, conversation, send, startConsole, type ConsoleTest } from "../harness/browser.ts";
+import { addLongSession } from "../harness/console-sessions.ts";
 import { saying, startModelServer } from "../harness/openai-server.ts";
 
 /** Sizes, not times: those are rows of the bench. */
@@ -17,49 +18,31 @@ async function heapBytes(shown: ConsoleTest): Promise<number> {
   return usedSize;
 }
 
-/** Adds a long conversation to the session that the page shows, as a host does that brings its own history. */
-async function longSession(shown: ConsoleTest, messages: number): Promise<string> {
-  return shown.page.evaluate(async (count) => {
-    const headers = { "x-agentd-console": localStorage.getItem("agentd.console.token") ?? "" };
-    const response = await fetch("/api/auth/ws-ticket", { method: "POST", headers });
-    const { ticket } = (await response.json()) as { ticket: string };
-    const socket = new WebSocket(`${location.origin.replace("http", "ws")}/api/ws?ticket=${ticket}`);
-    await new Promise((resolve) => (socket.onopen = resolve));
-    const seeds = Array.from({ length: count }, (_, index) => ({
-      role: index % 2 === 0 ? "user" : "assistant",
-      text: `**Message ${index}**\n\n- with a list\n- and \`code\`\n\nand a paragraph of some length that wraps on a phone.`,
-    }));
-    const made = new Promise<string>((resolve) => {
-      socket.onmessage = ({ data }) => {
-        const { id, result } = JSON.parse(String(data)) as { id?: string; result?: { session_id: string } };
-        if (id === "seed" && result) resolve(result.session_id);
-      };
-    });
-    const params = { messages: seeds, title: "A long conversation" };
-    socket.send(JSON.stringify({ jsonrpc: "2.0", id: "seed", method: "session.create", params }));
-    const sessionId = await made;
-    socket.close();
-    return sessionId;
-  }, messages);
-}
-
-test("a conversation of 1,000 messages keeps few nodes in the page, at its end and while scrolling up", async () => {
+test("10,000 messages stay within budget: few nodes in the page, at the end, while scrolling up and at the beginning", async () => {
   await using shown = await startConsole();
   const page = await shown.open();
   await composer(page).waitFor();
-  const id = await longSession(shown, 1_000);
+  const id = await addLongSession(shown, 10_000);
   await page.goto(`/chat/${id}`);
-  await conversation(page).getByText("Message 999").waitFor();
-  assert.ok((await nodes(shown)) <= MAX_NODES, `${await nodes(shown)} nodes at the end`);
   const box = conversation(page);
-  for (let step = 0; step < 20; step++) {
-    await box.evaluate((element) => void (element.scrollTop -= 4_000));
-    await page.evaluate(
-      () => new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve))),
-    );
-    assert.ok((await nodes(shown)) <= MAX_NODES, `${await nodes(shown)} nodes`);
-  }
-  await box.evaluate((element) => void (element.scrollTop = 0));
+  await box.getByText("Message 9999").waitFor();
+  assert.ok((await nodes(shown)) <= MAX_NODES, `${await nodes(shown)} nodes at the end`);
+  // At the beginning of what is loaded, the page loads what is before it, down to the first message.
+  const { most, kept } = await box.evaluate(async (log) => {
+    let most = 0;
+    let kept = 0;
+    while (log.querySelector(".older")) {
+      log.scrollTop = 0;
+      await new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve)));
+      most = Math.max(most, document.querySelectorAll("*").length);
+      if (log.scrollTop > 1_000) kept += 1;
+    }
+    log.scrollTop = 0;
+    return { most, kept };
+  });
+  assert.ok(most <= MAX_NODES, `${most} nodes while scrolling`);
+  assert.ok(kept >= 40, `what was read stayed in its place ${kept} times`);
+  await box.getByText("Message 0", { exact: false }).first().waitFor();
   await box.getByText("Message 1", { exact: true }).waitFor();
   assert.ok((await nodes(shown)) <= MAX_NODES, `${await nodes(shown)} nodes at the beginning`);
 });
@@ -82,7 +65,7 @@ test("fifty changes of session leave no memory behind", async () => {
   await using shown = await startConsole();
   const page = await shown.open();
   await composer(page).waitFor();
-  const ids = [await longSession(shown, 200), await longSession(shown, 200)];
+  const ids = [await addLongSession(shown, 200), await addLongSession(shown, 200)];
   const visit = async (id: string) => {
     await page.evaluate((to) => history.pushState({ key: String(Math.random()) }, "", to), `/chat/${id}`);
     await page.evaluate(() => dispatchEvent(new PopStateEvent("popstate")));

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { composer, conversation, send, startConsole } from "../harness/browser.ts";
+import { callApi } from "../harness/console-webhooks.ts";
 
 test("the palette finds a page and a session by a few letters", async () => {
   await using shown = await startConsole();
@@ -67,6 +68,36 @@ test("runs follow live, without a poll, and Back restores the filter", async () 
   await page.goBack();
   await page.waitForURL(/status=failed/);
   assert.equal(await page.getByLabel("Status").inputValue(), "failed");
+});
+
+test("Back restores filter and scroll, also after a reload of the page that was opened", async () => {
+  await using shown = await startConsole();
+  for (let index = 0; index < 40; index++)
+    await callApi(shown, "/v1/outbox", { target: "local", text: `Message ${index}` });
+  const page = await shown.open("/outbox");
+  await page.getByRole("button", { name: /^delivered/ }).click();
+  await page.waitForURL("**/outbox?state=delivered");
+  const row = page
+    .getByRole("row")
+    .filter({ has: page.getByRole("cell", { name: "Message 7", exact: true }) });
+  await row.scrollIntoViewIfNeeded();
+  const main = page.locator("#main");
+  const before = await main.evaluate((element) => element.scrollTop);
+  assert.ok(before > 400, `scrolled to ${before}`);
+  await row.getByRole("link").first().click();
+  await page.waitForURL(/\/outbox\/.+/);
+  const isBack = async () => {
+    await page.goBack();
+    await page.waitForURL("**/outbox?state=delivered");
+    await page.waitForFunction((top) => document.querySelector("#main")?.scrollTop === top, before);
+    assert.equal(await page.getByRole("button", { name: /^delivered/ }).getAttribute("aria-pressed"), "true");
+  };
+  await isBack();
+  await page.goForward();
+  await page.getByLabel("Text").getByText("Message 7").waitFor();
+  await page.reload();
+  await page.getByLabel("Text").getByText("Message 7").waitFor();
+  await isBack();
 });
 
 test("a session is renamed, found and deleted", async () => {

@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { EventEmitter, once } from "node:events";
 import { test } from "node:test";
 import { composer, conversation, send, startConsole, type ConsoleTest } from "../harness/browser.ts";
 
@@ -65,4 +66,59 @@ test("a message written offline is sent once by the next page, when the tab was 
   await next.getByRole("button", { name: "Stop" }).waitFor({ state: "detached" });
   assert.deepEqual(await messagesOf(shown, "user"), ["hello", "kept in the browser"]);
   assert.equal(await composer(next).inputValue(), "");
+});
+
+test("an update reloads once and keeps the draft, even where a proxy keeps the page of before", async () => {
+  await using shown = await startConsole();
+  const page = await shown.open("/chat/new");
+  await send(page, "hello");
+  await page.waitForURL(/\/chat\/(?!new)/);
+  await page.getByRole("button", { name: "Stop" }).waitFor({ state: "detached" });
+  // Every page that loads is that of an earlier version, as from a proxy that keeps it.
+  await page.addInitScript(() => {
+    document.addEventListener("readystatechange", () => {
+      const version = document.querySelector('meta[name="agentd-console"]');
+      if (document.readyState === "interactive") version?.setAttribute("content", "an earlier version");
+    });
+  });
+  let isUpdated = false;
+  let loads = 0;
+  const questions = new EventEmitter();
+  const isAsked = () => once(questions, "answered");
+  // It asks the gateway for the version whenever it is connected.
+  await page.route("**/chat", async (route) => {
+    const response = await route.fetch();
+    const text = await response.text();
+    assert.match(text, /name="agentd-console" content="\w+"/);
+    const earlier = text.replace(/(name="agentd-console" content=)"\w+"/, '$1"an earlier version"');
+    await route.fulfill({ response, body: isUpdated ? text : earlier });
+    questions.emit("answered");
+  });
+  page.on("request", (request) => {
+    if (request.isNavigationRequest()) loads += 1;
+  });
+  const kill = async () => {
+    await shown.kill();
+    await page.getByText("The gateway does not answer.").waitFor();
+  };
+  let asked = isAsked();
+  await page.reload();
+  await asked;
+  await composer(page).fill("half a thought");
+  await page.waitForFunction(() => JSON.stringify(localStorage).includes("half a thought"));
+  assert.equal(loads, 1, "the same version does not reload");
+  await kill();
+  isUpdated = true;
+  // The first question leads to the reload, the second comes from the page after it, which is still the earlier one.
+  asked = isAsked().then(isAsked);
+  await shown.restart();
+  await asked;
+  await page.waitForFunction(() => document.querySelector("textarea")?.value === "half a thought");
+  await kill();
+  asked = isAsked();
+  await shown.restart();
+  await asked;
+  await conversation(page).getByText("hello").first().waitFor();
+  assert.equal(await composer(page).inputValue(), "half a thought");
+  assert.equal(loads, 2, "once for the update");
 });

@@ -109,7 +109,10 @@ export async function startConsole(options: ConsoleOptions = {}): Promise<Consol
     restart: async () => {
       gateway = await place.start(Number(new URL(url).port));
       // As when the network is back: the page tries again at once.
-      for (const each of context.pages()) await each.evaluate(() => void dispatchEvent(new Event("online")));
+      for (const each of context.pages()) {
+        // A page that came back by itself may be loading again.
+        await each.evaluate(() => void dispatchEvent(new Event("online"))).catch(() => {});
+      }
       for (const each of context.pages())
         await each.getByText("The gateway does not answer.").waitFor({ state: "detached" });
       state.isDown = false;

@@ -27,6 +27,7 @@ export function Transcript({
   const canAnswer = useCan("approvals");
   const scroller = useRef<HTMLDivElement>(null);
   const { isAtEnd, onScroll, toEnd } = useEnd(scroller, view);
+  const beforeLoad = useKeptPlace(scroller, view.older?.before);
   const { settled, live, questions, turn, session } = view;
   const isEmpty = settled.length + live.length === 0;
   return (
@@ -44,7 +45,14 @@ export function Transcript({
           {session === undefined ? <Loading label="Opening the session" /> : null}
           {session !== undefined && isEmpty && !turn ? welcome : null}
           {view.older ? (
-            <Older isLoading={view.older.isLoading} onLoad={chat.loadOlder} scroller={scroller} />
+            <Older
+              {...view.older}
+              onLoad={() => {
+                beforeLoad();
+                chat.loadOlder();
+              }}
+              scroller={scroller}
+            />
           ) : null}
           <Windows items={settled} start={view.dropped} draw={drawItem} scroller={scroller} />
           {live.map(drawItem)}
@@ -72,12 +80,14 @@ export function Transcript({
 
 interface OlderProps {
   readonly isLoading: boolean;
+  /** The position that the next page ends at. */
+  readonly before: string;
   readonly onLoad: () => void;
   readonly scroller: { readonly current: HTMLElement | null };
 }
 
 /** Loads older messages when the reader comes near to the first one. */
-function Older({ isLoading, onLoad, scroller }: OlderProps): JSX.Element {
+function Older({ isLoading, before, onLoad, scroller }: OlderProps): JSX.Element {
   const element = useRef<HTMLDivElement>(null);
   useEffect(() => {
     if (isLoading || !element.current) return undefined;
@@ -87,7 +97,8 @@ function Older({ isLoading, onLoad, scroller }: OlderProps): JSX.Element {
     });
     observer.observe(element.current);
     return () => observer.disconnect();
-  }, [isLoading]);
+    // A page may come between two drawings, which then shows no loading.
+  }, [isLoading, before]);
   return (
     <div class="older" ref={element}>
       {isLoading ? (
@@ -135,6 +146,27 @@ function useEnd(scroller: { readonly current: HTMLElement | null }, view: ChatSt
     setAtEnd(isFollowing.current);
   };
   return { isAtEnd, onScroll, toEnd };
+}
+
+/**
+ * Keeps what is read in its place when older messages come before it. Browsers do so themselves, but not at the very beginning,
+ * and Safari never. Returns what to call before they are loaded.
+ */
+function useKeptPlace(
+  scroller: { readonly current: HTMLElement | null },
+  before: string | undefined,
+): () => void {
+  const height = useRef<number>(undefined);
+  useLayoutEffect(() => {
+    const box = scroller.current;
+    if (!box || height.current === undefined) return;
+    const grown = box.scrollHeight - height.current;
+    if (box.scrollTop === 0 || !CSS.supports("overflow-anchor", "auto")) box.scrollTop += grown;
+    height.current = undefined;
+  }, [before]);
+  return () => {
+    height.current = scroller.current?.scrollHeight;
+  };
 }
 
 function Working({ activity }: { readonly activity: string }): JSX.Element {

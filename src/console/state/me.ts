@@ -32,8 +32,10 @@ async function read(): Promise<void> {
 
 /** The page of an updated server names other files: loads it once, with drafts kept. */
 async function reloadWhenUpdated(ownVersion: string): Promise<void> {
-  const response = await fetch("/chat", { headers: { accept: "text/html" } }).catch(() => undefined);
-  const version = /name="agentd-console" content="([^"]*)"/.exec((await response?.text()) ?? "")?.[1];
+  const page = await fetch("/chat", { headers: { accept: "text/html" } })
+    .then((response) => response.text())
+    .catch(() => "");
+  const version = /name="agentd-console" content="([^"]*)"/.exec(page)?.[1];
   if (version === undefined || version === ownVersion || sessionStorage.getItem(RELOADED) === version) return;
   sessionStorage.setItem(RELOADED, version);
   location.reload();

@@ -1,5 +1,5 @@
 /** Who is signed in, and requests in their name. */
-import { send } from "../../client/request.ts";
+import { AgentConnectionError, send } from "../../client/request.ts";
 
 /** The half of the sign-in that the page keeps; the other half is a cookie that no script can read. */
 const TOKEN_KEY = "agentd.console.token";
@@ -48,7 +48,7 @@ export async function request<Data extends Operation, Result>(sent: Sent<Data>):
 async function sendOperation({ url, path, query, body, ...rest }: Sent<Operation>): Promise<Response> {
   const { method = body === undefined ? "GET" : "POST", headers = {}, signal } = rest;
   const isWrite = method === "POST";
-  return send({ baseUrl: location.origin, fetch: signedFetch }, addressOf(url, path, query), {
+  return (isWrite ? sendSurely : sendOnce)(addressOf(url, path, query), {
     method,
     headers: {
       ...(body === undefined ? {} : { "content-type": "application/json" }),
@@ -58,6 +58,31 @@ async function sendOperation({ url, path, query, body, ...rest }: Sent<Operation
     ...(body === undefined ? {} : { body: JSON.stringify(body) }),
     ...(signal ? { signal } : {}),
   });
+}
+
+function sendOnce(address: string, init: RequestInit): Promise<Response> {
+  return send({ baseUrl: location.origin, fetch: signedFetch }, address, init);
+}
+
+/** How long what a person did waits for a gateway that is away, and how often it is tried. */
+const RESEND_FOR_MS = 120_000;
+const RESEND_EVERY_MS = 500;
+
+/**
+ * Sends a write until the gateway answers: it may have done it before the connection broke, and by the idempotency key it
+ * does it once.
+ */
+async function sendSurely(address: string, init: RequestInit): Promise<Response> {
+  const until = Date.now() + RESEND_FOR_MS;
+  for (;;) {
+    try {
+      return await sendOnce(address, init);
+    } catch (error) {
+      const isOver = Date.now() > until || init.signal?.aborted === true;
+      if (!(error instanceof AgentConnectionError) || isOver) throw error;
+      await new Promise((resolve) => setTimeout(resolve, RESEND_EVERY_MS));
+    }
+  }
 }
 
 /** Fills in the parts of a path in braces, and appends the query; a list becomes one parameter with commas. */
