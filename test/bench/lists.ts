@@ -7,7 +7,7 @@ import { asking, askQuestion, createJob } from "../harness/control.ts";
 import { KEY, startTestService, type TestService } from "../harness/service.ts";
 import { fetchRun, post } from "../harness/runs.ts";
 import { testDialect } from "../harness/store.ts";
-import { deliveryRow } from "../unit/store/rows.ts";
+import { deliveryRow, occurrenceRow } from "../unit/store/rows.ts";
 import { median, runAlone, type BenchRow } from "./row.ts";
 
 const FEW = 1_000;
@@ -228,29 +228,11 @@ async function addRows(service: TestService): Promise<void> {
     ]);
     await tx.insert("deliveries", [deliveryRow({ status: "completed", created_at: at, ended_at: at })]);
     await tx.insert("occurrences", [
-      {
+      occurrenceRow({
         id: "occ_00000000000000000000000000",
-        owner: "default",
         job_id: job,
-        job_name: "tea",
-        scheduled_at: at,
-        cause: "schedule",
-        timing: "on_time",
-        status: "ok",
-        reason: null,
-        covers_until: null,
-        covers_count: 1,
-        lease_owner: null,
-        lease_until: null,
         claimed_at: at,
-        started_at: at,
-        ended_at: at,
-        run_id: null,
-        session_id: null,
-        output_file: null,
-        delivery_status: "none",
-        delivery_error: null,
-      },
+      }),
     ]);
   });
 }

@@ -1,3 +1,4 @@
+import { occurrenceRow } from "../unit/store/rows.ts";
 import assert from "node:assert/strict";
 import { test, type TestContext } from "node:test";
 import type { Page } from "playwright-core";
@@ -208,31 +209,15 @@ test("a job that no scheduler ran in time is marked as missed, and one that caug
 
 function occurrence(job: Job, at: string, set: Partial<OccurrenceRow> = {}): OccurrenceRow {
   const atMs = Date.parse(at);
-  return {
+  return occurrenceRow({
     // Lists of a window find occurrences by their ids, which begin with the time of the claim.
     id: firstIdAt("occ", atMs + 1),
-    owner: "default",
     job_id: job.id,
     job_name: job.name,
-    scheduled_at: atMs,
-    cause: "schedule",
-    timing: "on_time",
-    status: "ok",
-    reason: null,
-    covers_until: null,
-    covers_count: 1,
-    lease_owner: null,
-    lease_until: null,
     claimed_at: atMs,
-    started_at: atMs,
     ended_at: atMs + 1_000,
-    run_id: null,
-    session_id: null,
-    output_file: null,
-    delivery_status: "none",
-    delivery_error: null,
     ...set,
-  };
+  });
 }
 
 test("the timeline marks done, late and missed times over a change of the clock", async (t) => {

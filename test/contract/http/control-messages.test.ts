@@ -1,3 +1,4 @@
+import { occurrenceRow } from "../../unit/store/rows.ts";
 import assert from "node:assert/strict";
 import type { FeedEvent, Message } from "../../../generated/http/client/types.gen.ts";
 import { list } from "../../harness/control.ts";
@@ -180,28 +181,14 @@ for (const operation of ["getMessage", "retryMessage", "dropMessage"] as const) 
 async function addFailedOccurrence(service: TestService): Promise<{ occurrence: string; message: string }> {
   const occurrence = "occ_0000000000000000000000000a";
   const message = await addMessage(service, { status: "dead", ref: occurrence });
-  const row = { id: occurrence, job_id: "0123456789ab", job_name: "tea", scheduled_at: 1, cause: "schedule" };
-  const none = { reason: null, covers_until: null, lease_owner: null, lease_until: null, output_file: null };
-  await service.service.store.write((tx) =>
-    tx.db
-      .insertInto("occurrences")
-      .values({
-        ...row,
-        ...none,
-        owner: "default",
-        timing: "on_time",
-        status: "ok",
-        covers_count: 1,
-        claimed_at: 1,
-        started_at: 1,
-        ended_at: 2,
-        run_id: "run_7",
-        session_id: null,
-        delivery_status: "failed",
-        delivery_error: "It said no.",
-      } as never)
-      .execute(),
-  );
+  const row = occurrenceRow({
+    id: occurrence,
+    job_id: "0123456789ab",
+    run_id: "run_7",
+    delivery_status: "failed",
+    delivery_error: "It said no.",
+  });
+  await service.service.store.write((tx) => tx.insert("occurrences", [row]));
   return { occurrence, message };
 }
 

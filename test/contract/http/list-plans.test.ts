@@ -2,6 +2,7 @@
  * A page costs the same among a thousand rows and among a million: each query of each list uses an index, reads no whole
  * table and sorts nothing that grows, whatever filters it has. test/bench/lists.ts measures it.
  */
+import { deliveryRow, occurrenceRow } from "../../unit/store/rows.ts";
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { sql, type Kysely, type KyselyPlugin } from "kysely";
@@ -94,41 +95,10 @@ async function fill(service: TestService): Promise<void> {
   await addMessage(service);
   await addMessage(service, { status: "dead" });
   const { id } = await createJob(service);
-  const row = { id: "dlv_00000000000000000000000000", owner: "default", route: "hook", delivery_id: "d" };
-  const delivery = { ...row, event: "push", status: "completed", reason: null, stages: "[]", headers: "{}" };
-  const ends = {
-    run_id: null,
-    outbox_id: null,
-    replay_of: null,
-    unverified: null,
-    created_at: 1,
-    ended_at: 2,
-  };
-  const occurrence = { id: "occ_00000000000000000000000000", owner: "default", job_id: id, job_name: "tea" };
+  const delivery = deliveryRow({ status: "completed", created_at: 1, ended_at: 2 });
   await store.write(async (tx) => {
-    await tx.insert("deliveries", [{ ...delivery, ...ends }]);
-    await tx.insert("occurrences", [
-      {
-        ...occurrence,
-        scheduled_at: 1,
-        cause: "schedule",
-        timing: "on_time",
-        status: "ok",
-        reason: null,
-        covers_until: null,
-        covers_count: 1,
-        lease_owner: null,
-        lease_until: null,
-        claimed_at: 1,
-        started_at: 1,
-        ended_at: 2,
-        run_id: null,
-        session_id: null,
-        output_file: null,
-        delivery_status: "none",
-        delivery_error: null,
-      },
-    ]);
+    await tx.insert("deliveries", [delivery]);
+    await tx.insert("occurrences", [occurrenceRow({ job_id: id })]);
   });
 }
 

@@ -1,4 +1,5 @@
 /** The jobs of a home that `agentd cron` works on, in a database that this process keeps open, as a gateway would. */
+import { occurrenceRow } from "../../unit/store/rows.ts";
 import assert from "node:assert/strict";
 import type { TestContext } from "node:test";
 import { Jobs } from "../../../src/cron/job/jobs.ts";
@@ -63,30 +64,16 @@ export async function addRun(
   job: Job,
   columns: Partial<OccurrenceRow> = {},
 ): Promise<OccurrenceRow> {
-  const row: OccurrenceRow = {
+  const row = occurrenceRow({
     id: createId("occ", columns.claimed_at ?? 1),
     owner: job.owner,
     job_id: job.id,
     job_name: job.definition.name,
     scheduled_at: columns.claimed_at ?? 1,
-    cause: "schedule",
-    timing: "on_time",
-    status: "ok",
-    reason: null,
-    covers_until: null,
-    covers_count: 1,
-    lease_owner: null,
-    lease_until: null,
-    claimed_at: 1,
-    started_at: 1,
     ended_at: 2,
-    run_id: null,
-    session_id: null,
-    output_file: null,
     delivery_status: null,
-    delivery_error: null,
     ...columns,
-  };
+  });
   await store.write((tx) => tx.insert("occurrences", [row]));
   return row;
 }

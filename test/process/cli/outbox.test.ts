@@ -1,3 +1,4 @@
+import { deliveryRow } from "../../unit/store/rows.ts";
 import assert from "node:assert/strict";
 import { readdir } from "node:fs/promises";
 import { describe, it, type TestContext } from "node:test";
@@ -275,24 +276,7 @@ describe("agentd outbox drop", () => {
     const home = await openOutbox(t);
     const { store } = home;
     const ref = "dlv_01jd0a1b2c3d4e5f6g7h8j9kmn";
-    const row = {
-      id: ref,
-      owner: "default",
-      route: "direct",
-      delivery_id: "d-1",
-      event: "push",
-      status: "accepted",
-      reason: null,
-      stages: "[]",
-      headers: "{}",
-      run_id: null,
-      outbox_id: null,
-      replay_of: null,
-      unverified: null,
-      created_at: 1,
-      ended_at: null,
-    };
-    await store.write((tx) => tx.insert("deliveries", [row]));
+    await store.write((tx) => tx.insert("deliveries", [deliveryRow({ id: ref, route: "direct" })]));
     const first = await home.add("due", { ref });
     const second = await home.add("dead", { ref, target: "slack:C1", error: "It said no." });
     assert.equal((await home.outbox("drop", first, "--yes")).code, 0);

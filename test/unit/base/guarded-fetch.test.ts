@@ -1,55 +1,15 @@
+import { serve, get, text, to, refusal } from "./fetching.ts";
 import assert from "node:assert/strict";
-import { createServer, type IncomingMessage, type RequestListener } from "node:http";
+import { type IncomingMessage } from "node:http";
 import { createServer as createTcpServer, type AddressInfo } from "node:net";
 import { test } from "node:test";
 import { brotliCompressSync, deflateSync, gzipSync } from "node:zlib";
-import {
-  FetchFailedError,
-  guardedFetch,
-  type GuardedFetchOptions,
-  BlockedAddressError,
-} from "../../../src/base/net/fetch.ts";
+import { FetchFailedError, type GuardedFetchOptions } from "../../../src/base/net/fetch.ts";
 
-interface Cleaner {
-  after(clean: () => unknown): void;
-}
-
-async function serve(test: Cleaner, listener: RequestListener): Promise<number> {
-  const server = createServer(listener);
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  test.after(() => {
-    server.closeAllConnections();
-    return new Promise((resolve) => server.close(resolve));
-  });
-  return (server.address() as AddressInfo).port;
-}
-
-const limits = { timeoutMs: 10_000, maxBytes: 1_000_000, allowedPrivateHosts: [] };
-const get = (url: string, options: Partial<GuardedFetchOptions> = {}) =>
-  guardedFetch(url, { ...limits, ...options });
 const local = (options: Partial<GuardedFetchOptions> = {}) => ({
   allowedPrivateHosts: ["127.0.0.1"],
   ...options,
 });
-const text = (body: Uint8Array) => new TextDecoder().decode(body);
-const to =
-  (...addresses: string[]) =>
-  async () =>
-    addresses;
-
-/** What the guard says to a URL; a lookup that must not happen fails the test. */
-async function refusal(
-  url: string,
-  options: Partial<GuardedFetchOptions> = {},
-): Promise<BlockedAddressError> {
-  const lookup = async (name: string) => assert.fail(`${name} was looked up`);
-  const error = await get(url, { lookup, ...options }).then(
-    () => assert.fail(`${url} was fetched`),
-    (reason: unknown) => reason,
-  );
-  assert.ok(error instanceof BlockedAddressError, `${url}: ${String(error)}`);
-  return error;
-}
 
 test("redirects are followed; each hop is checked anew", async (t) => {
   const port = await serve(t, (request, response) => {

@@ -1,8 +1,8 @@
+import { occurrenceRow } from "../store/rows.ts";
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { callsOnce, testTool } from "../../harness/agent.ts";
 import type { ScriptStep } from "../../../src/agent/engines/scripted.ts";
-import { createId } from "../../../src/base/text.ts";
 import { endLost } from "../../../src/cron/tick/reclaim.ts";
 import { endOccurrence } from "../../../src/cron/run/end.ts";
 import { planOccurrence } from "../../../src/cron/run/result.ts";
@@ -241,30 +241,19 @@ const planOptions = { homes: new Map(), settings: { wrapResponse: false, silentM
 
 async function claimed(cron: TestCron, job: Job, parts: Partial<OccurrenceRow> = {}): Promise<OccurrenceRow> {
   const nowMs = cron.clock.now();
-  const row: OccurrenceRow = {
-    id: createId("occ", nowMs),
+  const row = occurrenceRow({
     owner: job.owner,
     job_id: job.id,
     job_name: job.definition.name,
-    scheduled_at: nowMs,
-    cause: "schedule",
-    timing: "on_time",
     status: "running",
-    reason: null,
-    covers_until: null,
-    covers_count: 1,
     lease_owner: "gone:1:00",
     lease_until: nowMs,
     claimed_at: nowMs,
-    started_at: nowMs,
     ended_at: null,
-    run_id: null,
-    session_id: null,
     output_file: "x.md",
     delivery_status: null,
-    delivery_error: null,
     ...parts,
-  };
+  });
   await cron.store.write((tx) => tx.insert("occurrences", [row]));
   return row;
 }

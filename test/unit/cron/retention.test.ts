@@ -1,8 +1,8 @@
 /** How long the record of jobs is kept. */
+import { occurrenceRow, cronJobRow } from "../store/rows.ts";
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { FakeClock } from "../../harness/fake-clock.ts";
-import { createId } from "../../../src/base/text.ts";
 import { scheduleSweeps, sweep } from "../../../src/store/retention.ts";
 import type { Store } from "../../../src/store/store.ts";
 import type { CronJobRow, OccurrenceRow } from "../../../src/store/schema/tables.ts";
@@ -13,62 +13,21 @@ const NOW_MS = 100 * DAY_MS;
 
 async function occurred(store: Store, days: number, parts: Partial<OccurrenceRow> = {}): Promise<string> {
   const atMs = NOW_MS - days * DAY_MS;
-  const row: OccurrenceRow = {
-    id: createId("occ", atMs),
-    owner: "default",
-    job_id: "tea",
-    job_name: "tea",
-    scheduled_at: atMs,
-    cause: "schedule",
-    timing: "on_time",
-    status: "ok",
-    reason: null,
-    covers_until: null,
-    covers_count: 1,
-    lease_owner: null,
-    lease_until: null,
+  const row = occurrenceRow({
     claimed_at: atMs,
-    started_at: atMs,
-    ended_at: atMs,
-    run_id: null,
-    session_id: null,
-    output_file: null,
-    delivery_status: "none",
-    delivery_error: null,
     ...parts,
-  };
+  });
   await store.write((tx) => tx.insert("occurrences", [row]));
   return row.id;
 }
 
 async function job(store: Store, id: string, parts: Partial<CronJobRow> = {}): Promise<string> {
-  const row: CronJobRow = {
+  const row = cronJobRow({
     id,
-    name: id,
-    name_key: id,
-    definition: "{}",
-    revision: 1,
-    lock_version: 1,
-    owner: "default",
-    state: "scheduled",
     due_at: NOW_MS,
     next_run_at: NOW_MS,
-    manual_at: null,
-    retry_at: null,
-    retries: 0,
-    repeat_done: 0,
-    failure_streak: 0,
-    last_run_at: null,
-    last_status: null,
-    last_error: null,
-    last_delivery_error: null,
-    last_occurrence: null,
-    paused_at: null,
-    paused_reason: null,
-    created_at: 0,
-    updated_at: 0,
     ...parts,
-  };
+  });
   await store.write((tx) => tx.insert("cron_jobs", [row]));
   return id;
 }

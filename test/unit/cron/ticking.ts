@@ -1,4 +1,5 @@
 /** Tickers over a database on a clock that the test moves. What they claim is run by the test, not by an agent. */
+import { cronJobRow } from "../store/rows.ts";
 import { FakeClock } from "../../harness/fake-clock.ts";
 import { createLog } from "../../../src/base/observe.ts";
 import type { Claimed } from "../../../src/cron/tick/claim.ts";
@@ -115,33 +116,16 @@ export function jobRow(
 ): CronJobRow {
   const whole = definition(parts);
   const next = "next_run_at" in columns ? null : (nextRunMs(whole.schedule, nowMs, whole.zone) ?? null);
-  return {
+  return cronJobRow({
     id: (made += 1).toString(16).padStart(12, "0"),
     name: whole.name,
     name_key: whole.name.toLowerCase(),
     definition: JSON.stringify(whole),
-    revision: 1,
-    lock_version: 1,
-    owner: "default",
-    state: "scheduled",
     due_at: columns.next_run_at ?? next,
     next_run_at: next,
-    manual_at: null,
-    retry_at: null,
-    retries: 0,
-    repeat_done: 0,
-    failure_streak: 0,
-    last_run_at: null,
-    last_status: null,
-    last_error: null,
-    last_delivery_error: null,
-    last_occurrence: null,
-    paused_at: null,
-    paused_reason: null,
     created_at: nowMs,
-    updated_at: nowMs,
     ...columns,
-  };
+  });
 }
 
 /** In the order of their instants. */

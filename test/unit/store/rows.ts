@@ -1,7 +1,14 @@
 import { createId, createSessionId } from "../../../src/base/text.ts";
 import type { NewEvent } from "../../../src/store/journal/journal.ts";
 import type { Store } from "../../../src/store/store.ts";
-import type { DeliveryRow, ResponseRow, RunRow, SessionRow } from "../../../src/store/schema/tables.ts";
+import type {
+  CronJobRow,
+  DeliveryRow,
+  OccurrenceRow,
+  ResponseRow,
+  RunRow,
+  SessionRow,
+} from "../../../src/store/schema/tables.ts";
 
 export function sessionRow(set: Partial<SessionRow> = {}): SessionRow {
   return {
@@ -63,8 +70,7 @@ export function runRow(sessionId: string, set: Partial<RunRow> = {}): RunRow {
   };
 }
 
-/** The stored response of a run. */
-/** One that was accepted and has not ended. */
+/** A delivery that was accepted and has not ended. */
 export function deliveryRow(set: Partial<DeliveryRow> = {}): DeliveryRow {
   return {
     id: createId("dlv"),
@@ -86,6 +92,68 @@ export function deliveryRow(set: Partial<DeliveryRow> = {}): DeliveryRow {
   };
 }
 
+/** An occurrence of a job that ran at its time, and ended well. */
+export function occurrenceRow(set: Partial<OccurrenceRow> = {}): OccurrenceRow {
+  const { claimed_at: atMs = 1 } = set;
+  return {
+    id: createId("occ", atMs),
+    owner: "default",
+    job_id: "tea",
+    job_name: "tea",
+    scheduled_at: atMs,
+    cause: "schedule",
+    timing: "on_time",
+    status: "ok",
+    reason: null,
+    covers_until: null,
+    covers_count: 1,
+    lease_owner: null,
+    lease_until: null,
+    claimed_at: atMs,
+    started_at: atMs,
+    ended_at: atMs,
+    run_id: null,
+    session_id: null,
+    output_file: null,
+    delivery_status: "none",
+    delivery_error: null,
+    ...set,
+  };
+}
+
+/** A scheduled job that never ran. */
+export function cronJobRow(set: Partial<CronJobRow> = {}): CronJobRow {
+  const { id = "0123456789ab", created_at: atMs = 0 } = set;
+  return {
+    id,
+    name: id,
+    name_key: id,
+    definition: "{}",
+    revision: 1,
+    lock_version: 1,
+    owner: "default",
+    state: "scheduled",
+    due_at: atMs,
+    next_run_at: atMs,
+    manual_at: null,
+    retry_at: null,
+    retries: 0,
+    repeat_done: 0,
+    failure_streak: 0,
+    last_run_at: null,
+    last_status: null,
+    last_error: null,
+    last_delivery_error: null,
+    last_occurrence: null,
+    paused_at: null,
+    paused_reason: null,
+    created_at: atMs,
+    updated_at: atMs,
+    ...set,
+  };
+}
+
+/** The stored response of a run. */
 export function responseRow({ sessionId, runId }: Seed, set: Partial<ResponseRow> = {}): ResponseRow {
   return {
     id: `resp_${runId.slice("run_".length)}`,
