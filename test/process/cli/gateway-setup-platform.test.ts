@@ -123,7 +123,7 @@ describe("agentd gateway setup --platform", () => {
     ];
     const { code, stdout } = await setup(made.home, words);
     assert.equal(code, 0);
-    assert.match(stdout, /Delivered in/);
+    assert.match(stdout, /Delivered to telegram\S* in \d+ ms/);
     fake.next({ status: 403, body: { ok: false, description: "Forbidden: bot was kicked" } });
     const refused = await setup(made.home, ["--test"]);
     assert.equal(refused.code, 1);
