@@ -76,8 +76,9 @@ export const notes: Readonly<Record<string, readonly string[]>> = {
       " Node 24, since it changes headers that cannot be changed.",
   ],
   postgres: [
-    "One connection writes. What waits for an answer of the database waits alone: a chat that ends takes three round" +
-      " trips (its run, the counters of the session, the lease) before the next one of the group takes its own.",
+    "One connection writes. What different sessions write at the same moment shares a transaction, and their statements" +
+      " are sent without waiting for each other; what decides by rows that sessions share, such as a prompt with a limit" +
+      " of its key, takes its round trips alone.",
     "The database runs on the same two processors here, so three processes share what one had.",
   ],
   "chat-memory": [

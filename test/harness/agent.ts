@@ -147,7 +147,7 @@ export async function createTestAgent(options: TestAgentOptions = {}): Promise<T
   const { clock = systemClock, tools = [] } = options;
   const database = options.database
     ? { url: options.database, drop: async () => {} }
-    : await createTestDatabase();
+    : await createTestDatabase({ isOwn: true });
   const { storeClock = clock } = options;
   const store = await openStore({ url: database.url, now: () => storeClock.now() });
   const logLines: string[] = [];

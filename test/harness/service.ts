@@ -117,7 +117,7 @@ export class TestService implements AsyncDisposable {
 export async function startTestService(options: TestServiceOptions = {}): Promise<TestService> {
   const { like, clock = systemClock } = options;
   const home = like?.home ?? (await realpath(await mkdtemp(join(tmpdir(), "agentd-test-"))));
-  const database = like?.database ?? (await createTestDatabase());
+  const database = like?.database ?? (await createTestDatabase({ isOwn: true }));
   const seen = new Set<string>();
   const logLines: string[] = [];
   const config = testConfig(options.config);

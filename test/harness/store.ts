@@ -1,10 +1,12 @@
-import { randomBytes } from "node:crypto";
+import { createHash, randomBytes } from "node:crypto";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import process from "node:process";
 import postgres from "postgres";
 import { openStore } from "../../src/store/open.ts";
+import { createStatements } from "../../src/store/schema/define.ts";
+import { tables } from "../../src/store/schema/tables.ts";
 import type { Store, StoreOptions } from "../../src/store/store.ts";
 
 /** Where PostgreSQL is for the tests; without it they run on SQLite files. */
@@ -19,12 +21,19 @@ export interface TestDatabase {
   drop(): Promise<void>;
 }
 
+interface DatabaseOptions {
+  /** Without tables; a file does not exist yet. */
+  readonly bare?: boolean;
+  /** PostgreSQL: only this process writes to it, and has closed what does before it drops it. */
+  readonly isOwn?: boolean;
+}
+
 /**
- * A database of its own, without rows: a SQLite file in a folder of its own, or a fresh schema of the server that
- * AGENTD_DATABASE_URL names. The file has its tables already, unless it is to be `bare`: then it does not exist yet.
+ * A database of its own, without rows: a SQLite file in a folder of its own, or a schema of the server that
+ * AGENTD_DATABASE_URL names. The file has its tables already, unless it is to be `bare`, and so has a schema that `isOwn`.
  */
-export async function createTestDatabase(options: { readonly bare?: boolean } = {}): Promise<TestDatabase> {
-  if (serverUrl !== undefined) return createSchema(serverUrl);
+export async function createTestDatabase(options: DatabaseOptions = {}): Promise<TestDatabase> {
+  if (serverUrl !== undefined) return options.isOwn ? reuseSchema(serverUrl) : createSchema(serverUrl);
   const file = createFile();
   if (!options.bare) writeFileSync(file.url, copyOf(await (migrated ??= migrate())));
   return file;
@@ -44,7 +53,7 @@ interface Cleanup {
 
 /** A store on a database of its own; both go when the test ends. A problem in the background fails the test. */
 export async function openTestStore(t: Cleanup, options: Partial<StoreOptions> = {}): Promise<TestStore> {
-  const database = await createTestDatabase();
+  const database = await createTestDatabase({ isOwn: true });
   const stores: Store[] = [];
   const problems: string[] = [];
   const onProblem = (message: string, error: unknown) => void problems.push(`${message} ${String(error)}`);
@@ -96,12 +105,114 @@ function copyOf({ bytes, epoch }: Migrated): Buffer {
 }
 
 async function createSchema(server: string): Promise<TestDatabase> {
-  const schema = `test_${randomBytes(6).toString("hex")}`;
-  const separator = server.includes("?") ? "&" : "?";
-  const drop = async () => {
-    const sql = postgres(server, { max: 1, onnotice: () => {} });
-    await sql.unsafe(`drop schema if exists ${schema} cascade`);
+  const name = newSchema();
+  return { url: urlOf(server, name), drop: () => onServer(server, (sql) => dropSchema(sql, name)) };
+}
+
+/** Half of the time of a short test went into the tables of its schema: most use those that another test has left. */
+async function reuseSchema(server: string): Promise<TestDatabase> {
+  const free = await onServer(server, takeFree);
+  const name = free?.name ?? newSchema();
+  const url = urlOf(server, name);
+  if (!free) await (await openStore({ url })).close();
+  const made = free?.made ?? (await onServer(server, (sql) => shapeOf(sql, name)));
+  return { url, drop: () => onServer(server, (sql) => release(sql, { name, made })) };
+}
+
+const newSchema = () => `test_${randomBytes(6).toString("hex")}`;
+const urlOf = (server: string, schema: string) =>
+  `${server}${server.includes("?") ? "&" : "?"}schema=${schema}`;
+
+interface Schema {
+  readonly name: string;
+  /** What its tables were like when they were made; see {@link shapeOf}. */
+  readonly made: string;
+}
+
+type Sql = ReturnType<typeof postgres>;
+
+async function onServer<T>(server: string, work: (sql: Sql) => Promise<T>): Promise<T> {
+  const sql = postgres(server, { max: 1, fetch_types: false, onnotice: () => {} });
+  try {
+    return await work(sql);
+  } finally {
     await sql.end();
-  };
-  return { url: `${server}${separator}schema=${schema}`, drop };
+  }
+}
+
+async function dropSchema(sql: Sql, name: string): Promise<void> {
+  await sql.unsafe(`drop schema if exists ${name} cascade`);
+}
+
+/** The statements that make the tables: schemas that another version of the tests has left are not used. */
+const version = createHash("sha256")
+  .update(
+    Object.entries(tables)
+      .flatMap(([name, table]) => createStatements(name, table, "postgres"))
+      .join(),
+  )
+  .digest("hex");
+
+/** Takes a schema that a test has left, as if it were new: without rows, and with a name of its own for the database. */
+async function takeFree(sql: Sql): Promise<Schema | undefined> {
+  const [free] = await sql
+    .unsafe<Schema[]>(
+      `delete from public.free_test_schemas where name = (select name from public.free_test_schemas
+        where version = $1 limit 1 for update skip locked) returning name, made`,
+      [version],
+    )
+    .catch(unlessMissing);
+  if (!free) return undefined;
+  const deletes = Object.keys(tables).map((table) =>
+    table === "metadata" ? "delete from metadata where key <> 'epoch'" : `delete from ${table}`,
+  );
+  const rename = "update metadata set value = replace(gen_random_uuid()::text, '-', '') where key = 'epoch'";
+  await sql.unsafe([`set search_path to ${free.name}`, ...deletes, rename].join(";"));
+  return free;
+}
+
+/** Leaves the schema to other tests, unless its tables were changed or something is still at work on them. */
+async function release(sql: Sql, { name, made }: Schema): Promise<void> {
+  if ((await shapeOf(sql, name)) !== made) return dropSchema(sql, name);
+  const add = () =>
+    sql.unsafe("insert into public.free_test_schemas values ($1, $2, $3) returning name", [
+      name,
+      version,
+      made,
+    ]);
+  if ((await add().catch(unlessMissing)).length > 0) return;
+  // The first one. Processes that create the table at the same time would fail.
+  await sql.unsafe(
+    "select pg_advisory_lock(hashtext('free_test_schemas')); " +
+      "create table if not exists public.free_test_schemas (name text primary key, version text, made text)",
+  );
+  await add();
+}
+
+function unlessMissing(error: unknown): [] {
+  if ((error as { code?: string }).code === "42P01") return [];
+  throw error;
+}
+
+/**
+ * Returns a digest of what a schema is: its steps, tables and indexes with their columns, constraints, triggers, functions,
+ * and the locks that others hold.
+ */
+async function shapeOf(sql: Sql, schema: string): Promise<string> {
+  const [row] = await sql.unsafe(
+    `with relations as materialized (
+      select oid, relname from pg_class where relnamespace = $1::text::regnamespace
+    )
+    select md5(string_agg(part, ',' order by part)) as shape from (
+      select concat_ws(' ', relname, attname, atttypid, attnotnull) as part
+        from relations join pg_attribute on attrelid = relations.oid and attnum > 0
+      union all select name from ${schema}.kysely_migration
+      union all select conname from pg_constraint where connamespace = $1::text::regnamespace
+      union all select tgname from pg_trigger join relations on tgrelid = relations.oid where not tgisinternal
+      union all select proname from pg_proc where pronamespace = $1::text::regnamespace
+      union all select mode from pg_locks join relations on relation = relations.oid where pid <> pg_backend_pid()
+    ) as parts`,
+    [schema],
+  );
+  return String(row?.["shape"]);
 }

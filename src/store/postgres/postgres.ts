@@ -44,29 +44,28 @@ interface PostgresOptions {
 }
 
 /**
- * PostgreSQL 14 or newer through postgres.js: one connection writes, a few read, one listens. `migrate` gets a single
- * connection and the schema for the tables; it resolves to the epoch.
+ * PostgreSQL 14 or newer through postgres.js: one connection writes, a few read, one listens. `migrate` gets the one
+ * that writes, and the schema for the tables; it resolves to the epoch.
  */
 export async function openPostgres(
   options: PostgresOptions,
   migrate: (db: Kysely<Tables>, schema: string) => Promise<string>,
 ): Promise<Driver> {
   const settings = toSettings(options.url);
-  const alone = connect(settings, { max: 1 });
+  const writer = await PinnedConnection.open(settings);
   try {
-    const schema = settings.schema ?? (await currentSchema(alone));
-    const db = createKysely("postgres", (sql, values) => execute(alone, sql, values), { transactions: true });
+    const schema = settings.schema ?? (await currentSchema(writer));
+    const db = createKysely("postgres", (sql, values) => writer.send(sql, values), { transactions: true });
     const epoch = await migrate(db, schema);
-    return new PostgresDriver(settings, epoch, options);
+    return new PostgresDriver(settings, { epoch, writer }, options);
   } catch (error) {
+    await writer.drop();
     throw toStoreError(error);
-  } finally {
-    await alone.end({ timeout: CLOSE_TIMEOUT_SECONDS });
   }
 }
 
-async function currentSchema(sql: Sql): Promise<string> {
-  const { rows } = await execute(sql, "select coalesce(current_schema(), 'public') as name", []);
+async function currentSchema(writer: PinnedConnection): Promise<string> {
+  const { rows } = await writer.send("select coalesce(current_schema(), 'public') as name", []);
   return String(rows[0]?.["name"]);
 }
 
@@ -77,10 +76,15 @@ class PostgresDriver implements Driver {
   readonly #readers: Sql;
   readonly #notifications: Notifications;
   readonly #now: (() => number) | undefined;
-  #writer: PinnedConnection | undefined;
+  #writer: PinnedConnection;
 
-  constructor(settings: Settings, epoch: string, { now, onProblem }: PostgresOptions) {
+  constructor(
+    settings: Settings,
+    { epoch, writer }: { readonly epoch: string; readonly writer: PinnedConnection },
+    { now, onProblem }: PostgresOptions,
+  ) {
     this.#settings = settings;
+    this.#writer = writer;
     this.#now = now;
     this.#readers = connect(settings, { max: MAX_READERS });
     const query = (sql: string, values: readonly unknown[]) => this.#read(sql, values);
@@ -129,7 +133,7 @@ class PostgresDriver implements Driver {
 
   async close(): Promise<void> {
     await this.#notifications.close();
-    await Promise.all([this.#readers.end({ timeout: CLOSE_TIMEOUT_SECONDS }), this.#writer?.drop()]);
+    await Promise.all([this.#readers.end({ timeout: CLOSE_TIMEOUT_SECONDS }), this.#writer.drop()]);
   }
 
   // Reads the clock in the same round trip. A connection that died while idle is noticed here, before any work ran, so
@@ -147,7 +151,7 @@ class PostgresDriver implements Driver {
   }
 
   async #pin(): Promise<PinnedConnection> {
-    if (!this.#writer?.isUsable) this.#writer = await PinnedConnection.open(this.#settings);
+    if (!this.#writer.isUsable) this.#writer = await PinnedConnection.open(this.#settings);
     return this.#writer;
   }
 
