@@ -279,7 +279,7 @@ export interface Operations {
   listSessionMessages: {
     request: { readonly path: NonNullable<T.ListSessionMessagesData["path"]>; readonly query: WithDefaults<NonNullable<T.ListSessionMessagesData["query"]>, "order" | "limit">; readonly headers: LowercaseKeys<NonNullable<T.ListSessionMessagesData["headers"]>> };
     response:
-      | { readonly status: 200; readonly body: T.ListSessionMessagesResponses[200] }
+      | { readonly status: 200; readonly headers?: { readonly "x-agent-event-cursor"?: string }; readonly body: T.ListSessionMessagesResponses[200] }
       | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListSessionMessagesErrors[400] }
       | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.ListSessionMessagesErrors[401] }
       | { readonly status: 403; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListSessionMessagesErrors[403] }
@@ -897,7 +897,7 @@ export interface Operations {
   listKeys: {
     request: { readonly query: WithDefaults<NonNullable<T.ListKeysData["query"]>, "limit"> };
     response:
-      | { readonly status: 200; readonly body: T.ListKeysResponses[200] }
+      | { readonly status: 200; readonly headers?: { readonly "x-agent-event-cursor"?: string }; readonly body: T.ListKeysResponses[200] }
       | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListKeysErrors[400] }
       | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.ListKeysErrors[401] }
       | { readonly status: 403; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListKeysErrors[403] }
@@ -2846,7 +2846,10 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
       },
     },
     responses: {
-      "200": { json: { $ref: "#/components/schemas/SessionMessageList" }, headers: ["x-request-id", "traceparent"] },
+      "200": {
+        json: { $ref: "#/components/schemas/SessionMessageList" },
+        headers: ["x-request-id", "traceparent", "x-agent-event-cursor"],
+      },
       "400": {
         json: { $ref: "#/components/schemas/ErrorEnvelope" },
         headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
@@ -5716,7 +5719,10 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
       },
     },
     responses: {
-      "200": { json: { $ref: "#/components/schemas/ApiKeyList" }, headers: ["x-request-id", "traceparent"] },
+      "200": {
+        json: { $ref: "#/components/schemas/ApiKeyList" },
+        headers: ["x-request-id", "traceparent", "x-agent-event-cursor"],
+      },
       "400": {
         json: { $ref: "#/components/schemas/ErrorEnvelope" },
         headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],

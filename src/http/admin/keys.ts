@@ -4,6 +4,7 @@ import { configuredKeyEntry, keyEntry as toEntry } from "../../store/keys/format
 import type { KeyEdit } from "../../store/keys/keys.ts";
 import type { ApiKeyRow } from "../../store/schema/tables.ts";
 import type { Tx } from "../../store/store.ts";
+import { eventCursor } from "../control/feed.ts";
 import { listBody } from "../control/page.ts";
 import {
   actOnce,
@@ -27,6 +28,7 @@ export async function listKeys(
 ): Promise<HttpResponse<"listKeys">> {
   requireKeys(ctx);
   const { limit, after, owner, status = ["active", "expired"] } = query;
+  const headers = { "x-agent-event-cursor": await eventCursor(deps) };
   const nowMs = deps.clock.now();
   const configured = configuredKeys(deps)
     .filter((key) => status.includes("active") && (owner === undefined || key.owner === owner))
@@ -46,7 +48,8 @@ export async function listKeys(
         )
       : requireCursor(after, deps);
   const keys = [...stored.map((row) => keyEntry(row, nowMs)), ...configured].slice(0, limit + 1);
-  return { status: 200, body: listBody(keys, limit, { positionOf: ({ id }) => id, show: (key) => key }) };
+  const body = listBody(keys, limit, { positionOf: ({ id }) => id, show: (key) => key });
+  return { status: 200, headers, body };
 }
 
 /** GET /v1/keys/{key_id} */

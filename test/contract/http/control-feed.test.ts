@@ -1,6 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { FeedEvent, FeedFrame } from "../../../generated/http/client/types.gen.ts";
+import type { OperationMeta } from "../../../generated/http/contract.gen.ts";
+import { operations } from "../../../generated/http/server.gen.ts";
 import { sweep } from "../../../src/store/retention.ts";
 import { askQuestion, asking, createSession, list, patch } from "../../harness/control.ts";
 import { post, startRun } from "../../harness/runs.ts";
@@ -293,6 +295,33 @@ scenario(
     }
   },
 );
+
+/** They show what no event announces, or what follows from the clock alone. */
+const WITHOUT_CURSOR: ReadonlySet<string> = new Set([
+  "listConsoleSessions",
+  "listJobTimes",
+  "listLogs",
+  "listVariables",
+  "streamEvents",
+]);
+
+test("each list of the control API names the position of the feed before it was read", async () => {
+  await using service = await startTestService({ keys: [{ key: KEY, name: "a", scopes: ["admin"] }] });
+  await createSession(service, "s");
+  const lists = (Object.entries(operations) as [string, OperationMeta][]).filter(
+    ([name, { method, strict, query }]) =>
+      method === "GET" && strict && query?.coerce["limit"] !== undefined && !WITHOUT_CURSOR.has(name),
+  );
+  assert.ok(lists.length >= 18, lists.join());
+  for (const [name, { route }] of lists) {
+    const response = await service.request(route.replace("{session_id}", "s"));
+    assert.equal(response.status, 200, name);
+    const cursor = response.headers.get("x-agent-event-cursor");
+    assert.ok(cursor, `${name} has no position`);
+    await response.body?.cancel();
+    assert.equal((await service.request(`/v1/events?after=${cursor}`, { headers: json })).status, 200, name);
+  }
+});
 
 const clock = new WatchedClock();
 scenario(

@@ -114,13 +114,14 @@ export async function listSessionMessages(
   const { limit, order, include = [] } = query;
   const after = numberCursor(query.after);
   const { id } = await sessionOf(path.session_id, ctx, deps);
+  const headers = { "x-agent-event-cursor": await eventCursor(deps) };
   const rows = await deps.agent.sessions.reads.listMessages(id, { order, after, count: limit + 1 });
   const hasResults = include.includes("tool_results");
   const body = listBody(rows, limit, {
     positionOf: ({ seq }) => String(seq),
     show: (row) => showMessage(row, hasResults),
   });
-  return { status: 200, body };
+  return { status: 200, headers, body };
 }
 
 /** Returns the session that the caller names. ServiceError `session_not_found`, also for another owner's. */
