@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { createServer } from "node:http";
 import { once } from "node:events";
 import type { Locator, Page } from "playwright-core";
-import type { Route } from "../../generated/http/client/types.gen.ts";
+import type { Question, Route } from "../../generated/http/client/types.gen.ts";
 import { composer, conversation, type ConsoleTest } from "./browser.ts";
 import { callApi, RECEIVER, sendIssue } from "./console-webhooks.ts";
 
@@ -105,9 +105,10 @@ export function pressAllow({ page, hands }: Visit): Promise<void> {
   return hands.press(page.getByRole("button", { name: "Allow once" }));
 }
 
+/** The command ran, or was cut by a kill: the answer says which. */
 export async function seeAnswer({ page }: Visit): Promise<void> {
   await conversation(page)
-    .getByText(/terminal answered \(ok\)/)
+    .getByText(/terminal answered \(\w+\)/)
     .waitFor();
   await page.getByRole("button", { name: "Stop" }).waitFor({ state: "detached" });
 }
@@ -211,8 +212,20 @@ export async function seeCost(visit: Visit): Promise<void> {
   await visit.page.getByRole("table", { name: "Usage by model" }).getByRole("row").nth(1).waitFor();
 }
 
+/** The approval was answered once, and no question is open. */
+async function assertAnsweredOnce({ shown }: Visit): Promise<void> {
+  const list = async (status: string) =>
+    (await callApi<{ readonly data: readonly Question[] }>(shown, `/v1/questions?status=${status}`)).data;
+  assert.deepEqual(await list("open"), []);
+  const answered = await list("answered");
+  assert.equal(answered.length, 1);
+  assert.match(JSON.stringify(answered[0]?.answer), /once/);
+}
+
 /** Nothing of the visit is lost or there twice. */
-export async function assertOnce({ shown, chats }: Visit): Promise<void> {
+export async function assertOnce(visit: Visit): Promise<void> {
+  const { shown, chats } = visit;
+  await assertAnsweredOnce(visit);
   const list = async (path: string) =>
     (await callApi<{ readonly data: readonly Record<string, unknown>[] }>(shown, path)).data;
   const replays = (await list("/v1/webhooks/deliveries")).filter(({ replay_of: origin }) => origin);

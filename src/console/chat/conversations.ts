@@ -5,7 +5,7 @@ import {
   INITIAL_STATE,
   type ChatState,
 } from "../../client/conversation/state.ts";
-import type { GatewayClient } from "../../client/gateway.ts";
+import { ConnectionCutError, type GatewayClient } from "../../client/gateway.ts";
 import { addPending, keepDraft, pending, readDraft, removePending } from "../state/drafts.ts";
 import { call, connection, onEvent } from "../state/gateway.ts";
 import { messageOf, randomName } from "../state/session.ts";
@@ -90,6 +90,7 @@ function closeUnused(): void {
 function keepingMessages(): GatewayClient["call"] {
   return (async (method: string, params: Record<string, unknown> = {}, options: object = {}) => {
     const plain = call as (...args: unknown[]) => Promise<unknown>;
+    if (method.endsWith(".respond")) return answerSurely(() => plain(method, params, options));
     if (method !== "prompt.submit") return plain(method, params, options);
     const id = String(params["client_turn_id"] ?? randomName());
     const sessionId = String(params["session_id"]);
@@ -102,6 +103,17 @@ function keepingMessages(): GatewayClient["call"] {
       removePending(id);
     }
   }) as GatewayClient["call"];
+}
+
+/** Answers a question again when the connection broke before it was confirmed: it is taken once, by the question's id. */
+async function answerSurely(answer: () => Promise<unknown>): Promise<unknown> {
+  for (;;) {
+    try {
+      return await answer();
+    } catch (error) {
+      if (!(error instanceof ConnectionCutError)) throw error;
+    }
+  }
 }
 
 /** Passes events on, and sends what an earlier page could not. */
