@@ -614,6 +614,7 @@ export const gatewayRequests: { readonly [K in GatewayMethod]: RequestMeta } = {
       "client_turn_id",
       "images",
       "truncate_before_user_ordinal",
+      "truncate_before_message_id",
       "confirm_truncate",
     ],
     defaults: {},

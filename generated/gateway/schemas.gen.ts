@@ -1212,6 +1212,7 @@ export const schemas: SchemaMap = {
       client_turn_id: { type: "string", minLength: 1, maxLength: 64 },
       images: { type: "array", maxItems: 32, items: { type: "string" } },
       truncate_before_user_ordinal: { type: "integer", minimum: 0 },
+      truncate_before_message_id: { type: "string", maxLength: 256 },
       confirm_truncate: { type: "boolean" },
     },
   },
@@ -1434,6 +1435,16 @@ export const schemas: SchemaMap = {
     },
   },
   SessionActiveListParams: { type: "object", required: [], properties: { current_session_id: { type: "string", maxLength: 256 } } },
+  SessionAttachment: {
+    type: "object",
+    required: ["kind", "name", "media_type", "bytes"],
+    properties: {
+      kind: { type: "string", enum: ["image", "file"] },
+      name: { type: ["string", "null"] },
+      media_type: { type: "string" },
+      bytes: { type: "integer", minimum: 0 },
+    },
+  },
   SessionBranchParams: {
     type: "object",
     required: ["session_id"],
@@ -2277,6 +2288,7 @@ export const schemas: SchemaMap = {
       duration_s: { type: "number" },
       status: { type: "string", enum: ["interrupted", "ok", "error", "denied", "aborted", "pending"] },
       code: { $ref: "#/components/schemas/ToolEndCode" },
+      attachments: { type: "array", items: { $ref: "#/components/schemas/SessionAttachment" } },
     },
   },
   UndoResult: { type: "object", required: ["removed"], properties: { removed: { type: "integer", minimum: 0 } } },
@@ -2433,6 +2445,7 @@ export interface SchemaTypes {
   ServerCapabilities: T.ServerCapabilities;
   SessionActivateParams: T.SessionActivateParams;
   SessionActiveListParams: T.SessionActiveListParams;
+  SessionAttachment: T.SessionAttachment;
   SessionBranchParams: T.SessionBranchParams;
   SessionCloseParams: T.SessionCloseParams;
   SessionClosedEvent: T.SessionClosedEvent;

@@ -2276,6 +2276,18 @@ export const schemas: SchemaMap = {
       has_more: { type: "boolean" },
     },
   },
+  SessionAttachmentContent: {
+    type: "object",
+    required: ["object", "kind", "name", "media_type", "bytes", "data"],
+    properties: {
+      object: { const: "agent.session.attachment" },
+      kind: { type: "string", enum: ["image", "file"] },
+      name: { type: ["string", "null"] },
+      media_type: { type: "string" },
+      bytes: { type: "integer", minimum: 0 },
+      data: { type: "string" },
+    },
+  },
   QuestionStatus: { type: "string", enum: ["open", "answered", "expired", "cancelled"] },
   QuestionKind: { type: "string", enum: ["approval", "clarify", "sudo", "secret"] },
   QuestionAnswer: {
@@ -4996,6 +5008,7 @@ export interface SchemaTypes {
   SessionAttachment: T.SessionAttachment;
   SessionMessage: T.SessionMessage;
   SessionMessageList: T.SessionMessageList;
+  SessionAttachmentContent: T.SessionAttachmentContent;
   QuestionStatus: T.QuestionStatus;
   QuestionKind: T.QuestionKind;
   QuestionAnswer: T.QuestionAnswer;

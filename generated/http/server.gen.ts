@@ -287,6 +287,18 @@ export interface Operations {
       | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListSessionMessagesErrors[429] }
       | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListSessionMessagesErrors[503] }
   };
+  /** Get an attachment of a message */
+  getSessionAttachment: {
+    request: { readonly path: NonNullable<T.GetSessionAttachmentData["path"]>; readonly headers: LowercaseKeys<NonNullable<T.GetSessionAttachmentData["headers"]>> };
+    response:
+      | { readonly status: 200; readonly body: T.GetSessionAttachmentResponses[200] }
+      | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetSessionAttachmentErrors[400] }
+      | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.GetSessionAttachmentErrors[401] }
+      | { readonly status: 403; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetSessionAttachmentErrors[403] }
+      | { readonly status: 404; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetSessionAttachmentErrors[404] }
+      | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetSessionAttachmentErrors[429] }
+      | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetSessionAttachmentErrors[503] }
+  };
   /** List questions, newest first */
   listQuestions: {
     request: { readonly query: WithDefaults<NonNullable<T.ListQuestionsData["query"]>, "limit">; readonly headers: LowercaseKeys<NonNullable<T.ListQuestionsData["headers"]>> };
@@ -2849,6 +2861,66 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
       "200": {
         json: { $ref: "#/components/schemas/SessionMessageList" },
         headers: ["x-request-id", "traceparent", "x-agent-event-cursor"],
+      },
+      "400": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "401": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "www-authenticate"],
+      },
+      "403": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "404": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "429": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "503": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+    },
+  },
+  getSessionAttachment: {
+    method: "GET",
+    route: "/v1/sessions/{session_id}/messages/{sequence}/attachments/{index}",
+    tags: ["Sessions"],
+    security: [{ bearerAuth: [] }],
+    scope: "read",
+    strict: true,
+    path: {
+      coerce: { session_id: "string", sequence: "integer", index: "integer" },
+      defaults: {},
+      schema: {
+        type: "object",
+        required: ["session_id", "sequence", "index"],
+        properties: {
+          session_id: { type: "string", maxLength: 512 },
+          sequence: { type: "integer", minimum: 1 },
+          index: { type: "integer", minimum: 0 },
+        },
+      },
+    },
+    headers: {
+      coerce: { "x-agent-owner": "string" },
+      defaults: {},
+      schema: {
+        type: "object",
+        required: [],
+        properties: { "x-agent-owner": { type: "string", minLength: 1, maxLength: 64 } },
+      },
+    },
+    responses: {
+      "200": {
+        json: { $ref: "#/components/schemas/SessionAttachmentContent" },
+        headers: ["x-request-id", "traceparent"],
       },
       "400": {
         json: { $ref: "#/components/schemas/ErrorEnvelope" },

@@ -122,6 +122,7 @@ td:empty{display:none}
 <li><a href="#operation-delete-session"><b class="badge delete">DELETE</b> <span>Delete a session</span></a></li>
 <li><a href="#operation-update-session"><b class="badge patch">PATCH</b> <span>Change a session</span></a></li>
 <li><a href="#operation-list-session-messages"><b class="badge get">GET</b> <span>List the messages of a session</span></a></li>
+<li><a href="#operation-get-session-attachment"><b class="badge get">GET</b> <span>Get an attachment of a message</span></a></li>
 <li><a href="#operation-fork-session"><b class="badge post">POST</b> <span>Branch a session</span></a></li>
 <li><a href="#operation-compress-session"><b class="badge post">POST</b> <span>Compress the conversation</span></a></li>
 <li><a href="#operation-undo-session"><b class="badge post">POST</b> <span>Remove the newest turns</span></a></li>
@@ -560,6 +561,7 @@ td:empty{display:none}
 <li><a href="#schema-service-state"><span>ServiceState</span></a></li>
 <li><a href="#schema-session"><span>Session</span></a></li>
 <li><a href="#schema-session-attachment"><span>SessionAttachment</span></a></li>
+<li><a href="#schema-session-attachment-content"><span>SessionAttachmentContent</span></a></li>
 <li><a href="#schema-session-context"><span>SessionContext</span></a></li>
 <li><a href="#schema-session-event"><span>SessionEvent</span></a></li>
 <li><a href="#schema-session-frame"><span>SessionFrame</span></a></li>
@@ -653,7 +655,7 @@ td:empty{display:none}
 <tr><td><code>chat</code></td><td><a href="#operation-create-chat-completion">createChatCompletion</a>, <a href="#operation-create-response">createResponse</a>, <a href="#operation-delete-response">deleteResponse</a>, <a href="#operation-cancel-response">cancelResponse</a></td></tr>
 <tr><td><code>jobs</code></td><td><a href="#operation-create-job">createJob</a>, <a href="#operation-import-jobs">importJobs</a>, <a href="#operation-delete-job">deleteJob</a>, <a href="#operation-update-job">updateJob</a>, <a href="#operation-pause-job">pauseJob</a>, <a href="#operation-resume-job">resumeJob</a>, <a href="#operation-run-job">runJob</a></td></tr>
 <tr><td><code>messages</code></td><td><a href="#operation-send-message">sendMessage</a>, <a href="#operation-retry-messages">retryMessages</a>, <a href="#operation-drop-messages">dropMessages</a>, <a href="#operation-retry-message">retryMessage</a>, <a href="#operation-drop-message">dropMessage</a>, <a href="#operation-test-platform">testPlatform</a></td></tr>
-<tr><td><code>read</code></td><td><a href="#operation-get-response">getResponse</a>, <a href="#operation-list-response-input-items">listResponseInputItems</a>, <a href="#operation-list-runs">listRuns</a>, <a href="#operation-get-run">getRun</a>, <a href="#operation-stream-run-events">streamRunEvents</a>, <a href="#operation-get-run-trace">getRunTrace</a>, <a href="#operation-list-sessions">listSessions</a>, <a href="#operation-get-session">getSession</a>, <a href="#operation-list-session-messages">listSessionMessages</a>, <a href="#operation-list-questions">listQuestions</a>, <a href="#operation-get-question">getQuestion</a>, <a href="#operation-list-jobs">listJobs</a>, <a href="#operation-get-job">getJob</a>, <a href="#operation-list-job-times">listJobTimes</a>, <a href="#operation-list-occurrences">listOccurrences</a>, <a href="#operation-get-occurrence">getOccurrence</a>, <a href="#operation-get-occurrence-output">getOccurrenceOutput</a>, <a href="#operation-get-calendar">getCalendar</a>, <a href="#operation-get-scheduler">getScheduler</a>, <a href="#operation-preview-schedule">previewSchedule</a>, <a href="#operation-list-messages">listMessages</a>, <a href="#operation-get-message">getMessage</a>, <a href="#operation-get-usage">getUsage</a>, <a href="#operation-list-budgets">listBudgets</a>, <a href="#operation-list-prices">listPrices</a>, <a href="#operation-list-providers">listProviders</a>, <a href="#operation-list-skills">listSkills</a>, <a href="#operation-get-skill">getSkill</a>, <a href="#operation-list-toolsets">listToolsets</a>, <a href="#operation-list-tools">listTools</a>, <a href="#operation-list-mcp-servers">listMcpServers</a>, <a href="#operation-list-platforms">listPlatforms</a>, <a href="#operation-get-platform">getPlatform</a>, <a href="#operation-get-config">getConfig</a>, <a href="#operation-get-config-schema">getConfigSchema</a>, <a href="#operation-export-session">exportSession</a>, <a href="#operation-stream-session-events">streamSessionEvents</a>, <a href="#operation-list-grants">listGrants</a>, <a href="#operation-list-routes">listRoutes</a>, <a href="#operation-get-route">getRoute</a>, <a href="#operation-list-deliveries">listDeliveries</a>, <a href="#operation-get-delivery">getDelivery</a>, <a href="#operation-stream-events">streamEvents</a>, <a href="#operation-get-detailed-health">getDetailedHealth</a>, <a href="#operation-get-metrics">getMetrics</a></td></tr>
+<tr><td><code>read</code></td><td><a href="#operation-get-response">getResponse</a>, <a href="#operation-list-response-input-items">listResponseInputItems</a>, <a href="#operation-list-runs">listRuns</a>, <a href="#operation-get-run">getRun</a>, <a href="#operation-stream-run-events">streamRunEvents</a>, <a href="#operation-get-run-trace">getRunTrace</a>, <a href="#operation-list-sessions">listSessions</a>, <a href="#operation-get-session">getSession</a>, <a href="#operation-list-session-messages">listSessionMessages</a>, <a href="#operation-get-session-attachment">getSessionAttachment</a>, <a href="#operation-list-questions">listQuestions</a>, <a href="#operation-get-question">getQuestion</a>, <a href="#operation-list-jobs">listJobs</a>, <a href="#operation-get-job">getJob</a>, <a href="#operation-list-job-times">listJobTimes</a>, <a href="#operation-list-occurrences">listOccurrences</a>, <a href="#operation-get-occurrence">getOccurrence</a>, <a href="#operation-get-occurrence-output">getOccurrenceOutput</a>, <a href="#operation-get-calendar">getCalendar</a>, <a href="#operation-get-scheduler">getScheduler</a>, <a href="#operation-preview-schedule">previewSchedule</a>, <a href="#operation-list-messages">listMessages</a>, <a href="#operation-get-message">getMessage</a>, <a href="#operation-get-usage">getUsage</a>, <a href="#operation-list-budgets">listBudgets</a>, <a href="#operation-list-prices">listPrices</a>, <a href="#operation-list-providers">listProviders</a>, <a href="#operation-list-skills">listSkills</a>, <a href="#operation-get-skill">getSkill</a>, <a href="#operation-list-toolsets">listToolsets</a>, <a href="#operation-list-tools">listTools</a>, <a href="#operation-list-mcp-servers">listMcpServers</a>, <a href="#operation-list-platforms">listPlatforms</a>, <a href="#operation-get-platform">getPlatform</a>, <a href="#operation-get-config">getConfig</a>, <a href="#operation-get-config-schema">getConfigSchema</a>, <a href="#operation-export-session">exportSession</a>, <a href="#operation-stream-session-events">streamSessionEvents</a>, <a href="#operation-list-grants">listGrants</a>, <a href="#operation-list-routes">listRoutes</a>, <a href="#operation-get-route">getRoute</a>, <a href="#operation-list-deliveries">listDeliveries</a>, <a href="#operation-get-delivery">getDelivery</a>, <a href="#operation-stream-events">streamEvents</a>, <a href="#operation-get-detailed-health">getDetailedHealth</a>, <a href="#operation-get-metrics">getMetrics</a></td></tr>
 <tr><td><code>runs</code></td><td><a href="#operation-create-run">createRun</a>, <a href="#operation-steer-run">steerRun</a>, <a href="#operation-stop-run">stopRun</a>, <a href="#operation-test-model">testModel</a></td></tr>
 <tr><td><code>sessions</code></td><td><a href="#operation-create-session">createSession</a>, <a href="#operation-delete-session">deleteSession</a>, <a href="#operation-update-session">updateSession</a>, <a href="#operation-fork-session">forkSession</a>, <a href="#operation-compress-session">compressSession</a>, <a href="#operation-undo-session">undoSession</a></td></tr>
 <tr><td><code>webhooks</code></td><td><a href="#operation-create-route">createRoute</a>, <a href="#operation-delete-route">deleteRoute</a>, <a href="#operation-update-route">updateRoute</a>, <a href="#operation-rotate-route-secret">rotateRouteSecret</a>, <a href="#operation-test-route">testRoute</a>, <a href="#operation-replay-deliveries">replayDeliveries</a>, <a href="#operation-replay-delivery">replayDelivery</a></td></tr>
@@ -1731,6 +1733,40 @@ td:empty{display:none}
 <section id="operation-list-session-messages-example">
 <h4><a href="#operation-list-session-messages-example">Example</a></h4>
 <pre tabindex="0"><code>curl &quot;http://127.0.0.1:8642/v1/sessions/$SESSION_ID/messages&quot; \\
+  -H &quot;Authorization: Bearer $API_SERVER_KEY&quot;</code></pre>
+</section>
+</section>
+<section id="operation-get-session-attachment" class="entry">
+<h3><a href="#operation-get-session-attachment"><b class="badge get">GET</b> <code>/v1/sessions/{session_id}/messages/{sequence}/attachments/{index}</code></a></h3>
+<p>Get an attachment of a message</p>
+<p>Operation <code>getSessionAttachment</code>. Needs a key with the scope <code>read</code>.</p>
+<section id="operation-get-session-attachment-parameters">
+<h4><a href="#operation-get-session-attachment-parameters">Parameters</a></h4>
+<table class="c4">
+<thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>session_id</code></td><td>path</td><td>string</td><td>Required. At most 512 characters.</td></tr>
+<tr><td><code>sequence</code></td><td>path</td><td>integer</td><td>Required. The <code>sequence</code> of the message. At least 1.</td></tr>
+<tr><td><code>index</code></td><td>path</td><td>integer</td><td>Required. Position in the <code>attachments</code> of the message, from 0. At least 0.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-get-session-attachment-responses">
+<h4><a href="#operation-get-session-attachment-responses">Responses</a></h4>
+<table class="c3 status">
+<thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>200</code></td><td><a href="#schema-session-attachment-content">SessionAttachmentContent</a></td><td>The attachment.</td></tr>
+<tr><td><code>400</code>, <code>403</code>, <code>404</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
+<tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-get-session-attachment-example">
+<h4><a href="#operation-get-session-attachment-example">Example</a></h4>
+<pre tabindex="0"><code>curl &quot;http://127.0.0.1:8642/v1/sessions/$SESSION_ID/messages/$SEQUENCE/attachments/$INDEX&quot; \\
   -H &quot;Authorization: Bearer $API_SERVER_KEY&quot;</code></pre>
 </section>
 </section>
@@ -9812,6 +9848,21 @@ td:empty{display:none}
 <tr><td><code>name</code></td><td>string or null</td><td>Required.</td></tr>
 <tr><td><code>media_type</code></td><td>string</td><td>Required.</td></tr>
 <tr><td><code>bytes</code></td><td>integer</td><td>Required. At least 0.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="schema-session-attachment-content" class="entry">
+<h3><a href="#schema-session-attachment-content">SessionAttachmentContent</a></h3>
+<p>An attachment of a user message with its content.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>object</code></td><td><code>&quot;agent.session.attachment&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>kind</code></td><td><code>&quot;image&quot;</code> or <code>&quot;file&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>name</code></td><td>string or null</td><td>Required.</td></tr>
+<tr><td><code>media_type</code></td><td>string</td><td>Required.</td></tr>
+<tr><td><code>bytes</code></td><td>integer</td><td>Required. At least 0.</td></tr>
+<tr><td><code>data</code></td><td>string</td><td>Required. Base64.</td></tr>
 </tbody>
 </table>
 </section>

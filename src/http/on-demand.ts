@@ -84,6 +84,7 @@ export const onDemand = {
     "forkSession",
     "compressSession",
     "undoSession",
+    "getSessionAttachment",
   ),
   ...from(() => import("./control/sessions/export.ts"), "exportSession"),
   ...from(() => import("./control/sessions/events.ts"), "streamSessionEvents"),

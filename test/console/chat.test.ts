@@ -14,6 +14,7 @@ test("a streamed answer with a tool call is shown, and the same after a reload",
     .first()
     .waitFor();
   await page.waitForURL(/\/chat\/(?!new)/);
+  await page.getByRole("button", { name: "Stop" }).waitFor({ state: "detached" });
   const before = await log.locator("article").allInnerTexts();
   await page.reload();
   await log.getByText("console-42").last().waitFor();

@@ -92,3 +92,28 @@ test("a page that needs more than the key has says which scope is missing", asyn
   await page.getByText("reader", { exact: true }).waitFor();
   await page.getByText("admin", { exact: true }).first().waitFor();
 });
+
+test("a key that may only read sees conversations with their tool calls, live, and nothing to write with", async () => {
+  await using shown = await startConsole();
+  const run = async (input: string) => {
+    const body = JSON.stringify({ input, session_id: "talk" });
+    const started = await shown.request("/v1/runs", { method: "POST", body });
+    assert.equal(started.status, 202, await started.clone().text());
+    const { id } = (await started.json()) as RunAccepted;
+    await (await shown.request(`/v1/runs/${id}/events`)).text();
+  };
+  await run("run: echo seen-$((40 + 2))");
+  const page = await openAsReader(shown, "/chat");
+  await page.getByRole("heading", { name: "Choose a session" }).waitFor();
+  await page.getByRole("complementary", { name: "Sessions" }).getByRole("link").first().click();
+  const log = page.getByRole("log", { name: "Conversation" });
+  await log.getByText("run: echo seen-$((40 + 2))").first().waitFor();
+  await log.getByText("seen-42").last().waitFor();
+  await log.getByText("terminal", { exact: true }).waitFor();
+  await run("and now?");
+  await log.getByText("and now?", { exact: true }).waitFor();
+  await page.getByText("To write, it needs the scope chat.").waitFor();
+  assert.equal(await page.getByRole("textbox", { name: "Message" }).count(), 0);
+  for (const name of ["Send", "New conversation", "Fork here", "Edit"])
+    assert.equal(await page.getByRole("button", { name }).count(), 0, name);
+});

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
-import type { ConfigView } from "../../generated/http/client/types.gen.ts";
+import type { ConfigView, McpServerList } from "../../generated/http/client/types.gen.ts";
 import { startConsole, takeRefusals, type ConsoleTest } from "../harness/browser.ts";
 import { calling, saying, startModelServer } from "../harness/openai-server.ts";
 
@@ -204,4 +204,22 @@ test("signing out everywhere ends the other browser too", async () => {
     readonly data: readonly unknown[];
   };
   assert.deepEqual(data, []);
+});
+
+test("the servers of MCP are listed with their tools and with what went wrong, and are connected again", async () => {
+  const mcp = { servers: { nothing: { command: "/nowhere/at/all" } } };
+  await using shown = await startConsole({ config: { mcp } });
+  const page = await shown.open("/settings/mcp-servers");
+  const row = page.getByRole("row").filter({ hasText: "nothing" });
+  await row.getByText("failed", { exact: true }).waitFor();
+  const { data } = (await (await shown.request("/v1/mcp/servers")).json()) as McpServerList;
+  await row.getByText(data[0]!.error!).waitFor();
+  await page.getByRole("button", { name: "Connect again" }).click();
+  await page.getByText("1 server failed.").waitFor();
+});
+
+test("without a server of MCP the page says how to add one", async () => {
+  await using shown = await startConsole();
+  const page = await shown.open("/settings/mcp-servers");
+  await page.getByRole("heading", { name: "No MCP server is configured" }).waitFor();
 });

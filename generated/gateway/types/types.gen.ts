@@ -1591,7 +1591,7 @@ export type PromptBackgroundParams = {
 export type PromptSubmitParams = {
     session_id: string;
     /**
-     * `@file:path`, `@file:path:10-20`, `@folder:path`, `@diff`, `@staged` and `@git:3`, the newest 3 commits, attach what they name; quote a path with spaces. The event status.update of kind warn says what cannot be attached.
+     * `@file:path`, `@file:path:10-20`, `@folder:path`, `@diff`, `@staged` and `@git:3`, the newest 3 commits, attach what they name; quote a path with spaces. The event status.update of kind warn says what cannot be attached. In a list, a part of type `text` has a `text`; any other part is an image, a PDF or a text file: its `data` or `image_url` is a data URL, its `path` a file, and its `filename` the name that is shown.
      */
     text: string | Array<{
         [key: string]: unknown;
@@ -1616,6 +1616,10 @@ export type PromptSubmitParams = {
      * Removes the user prompt with this index (from 0) and everything after it before the new prompt is added.
      */
     truncate_before_user_ordinal?: number;
+    /**
+     * The same by the `message_id` of the user prompt.
+     */
+    truncate_before_message_id?: string;
     confirm_truncate?: boolean;
 };
 
@@ -1929,6 +1933,16 @@ export type SessionActivateParams = {
 
 export type SessionActiveListParams = {
     current_session_id?: string;
+};
+
+/**
+ * SessionAttachment
+ */
+export type SessionAttachment = {
+    kind: 'image' | 'file';
+    name: string | null;
+    media_type: string;
+    bytes: number;
 };
 
 export type SessionBranchParams = {
@@ -3037,6 +3051,10 @@ export type TranscriptMessage = {
      */
     status?: 'interrupted' | 'ok' | 'error' | 'denied' | 'aborted' | 'pending';
     code?: ToolEndCode;
+    /**
+     * The pictures and files of a user message. GET /v1/sessions/{session_id}/messages/{sequence}/attachments/{index} has their content.
+     */
+    attachments?: Array<SessionAttachment>;
 };
 
 /**

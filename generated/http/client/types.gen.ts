@@ -2998,6 +2998,23 @@ export type SessionMessageList = {
 };
 
 /**
+ * SessionAttachmentContent
+ *
+ * An attachment of a user message with its content.
+ */
+export type SessionAttachmentContent = {
+    object: 'agent.session.attachment';
+    kind: 'image' | 'file';
+    name: string | null;
+    media_type: string;
+    bytes: number;
+    /**
+     * Base64.
+     */
+    data: string;
+};
+
+/**
  * QuestionStatus
  *
  * cancelled: the run ended, or no longer needs the answer.
@@ -8288,6 +8305,67 @@ export type ListSessionMessagesResponses = {
 };
 
 export type ListSessionMessagesResponse = ListSessionMessagesResponses[keyof ListSessionMessagesResponses];
+
+export type GetSessionAttachmentData = {
+    body?: never;
+    headers?: {
+        /**
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
+         */
+        'X-Agent-Owner'?: string;
+    };
+    path: {
+        session_id: string;
+        /**
+         * The `sequence` of the message.
+         */
+        sequence: number;
+        /**
+         * Position in the `attachments` of the message, from 0.
+         */
+        index: number;
+    };
+    query?: never;
+    url: '/v1/sessions/{session_id}/messages/{sequence}/attachments/{index}';
+};
+
+export type GetSessionAttachmentErrors = {
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    400: ErrorEnvelope;
+    /**
+     * The API key is missing or wrong.
+     */
+    401: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    403: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    404: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    429: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    503: ErrorEnvelope;
+};
+
+export type GetSessionAttachmentError = GetSessionAttachmentErrors[keyof GetSessionAttachmentErrors];
+
+export type GetSessionAttachmentResponses = {
+    /**
+     * The attachment.
+     */
+    200: SessionAttachmentContent;
+};
+
+export type GetSessionAttachmentResponse = GetSessionAttachmentResponses[keyof GetSessionAttachmentResponses];
 
 export type ListQuestionsData = {
     body?: never;

@@ -646,6 +646,23 @@ func (c *Client) ListSessionMessages(ctx context.Context, sessionID string, para
 	return send[SessionMessageList](ctx, c, request, options)
 }
 
+// GetSessionAttachmentParams are the parameters of Client.GetSessionAttachment. What is left out is not sent.
+type GetSessionAttachmentParams struct {
+	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
+	// owners.
+	AgentOwner string
+}
+
+// GetSessionAttachment: Get an attachment of a message.
+//
+// It sends `GET /v1/sessions/{session_id}/messages/{sequence}/attachments/{index}`. It needs a key with the
+// scope `read`.
+func (c *Client) GetSessionAttachment(ctx context.Context, sessionID string, sequence int64, index int64, params GetSessionAttachmentParams, options ...RequestOption) (*SessionAttachmentContent, error) {
+	request := newRequest("GET", "application/json", "/v1/sessions/", segment(sessionID), "/messages/", segment(sequence), "/attachments/", segment(index))
+	request.setHeader("x-agent-owner", params.AgentOwner)
+	return send[SessionAttachmentContent](ctx, c, request, options)
+}
+
 // ListQuestionsParams are the parameters of Client.ListQuestions. What is left out is not sent.
 type ListQuestionsParams struct {
 	// Any of these statuses. Default: open.

@@ -5261,6 +5261,34 @@ func (v SessionMessageList) MarshalJSON() ([]byte, error) {
 	return json.Marshal(plain(v))
 }
 
+// SessionAttachmentContentKind: one of "image", "file". A newer server may send others.
+type SessionAttachmentContentKind string
+
+// The values of SessionAttachmentContentKind.
+const (
+	SessionAttachmentContentKindImage SessionAttachmentContentKind = "image"
+	SessionAttachmentContentKindFile  SessionAttachmentContentKind = "file"
+)
+
+// SessionAttachmentContent: An attachment of a user message with its content.
+type SessionAttachmentContent struct {
+	Object    string                       `json:"object"`
+	Kind      SessionAttachmentContentKind `json:"kind"`
+	Name      *string                      `json:"name"`
+	MediaType string                       `json:"media_type"`
+	Bytes     int64                        `json:"bytes"`
+
+	// Base64.
+	Data string `json:"data"`
+}
+
+// MarshalJSON implements json.Marshaler. It sets the members that can only have one value.
+func (v SessionAttachmentContent) MarshalJSON() ([]byte, error) {
+	type plain SessionAttachmentContent
+	v.Object = "agent.session.attachment"
+	return json.Marshal(plain(v))
+}
+
 // QuestionStatus: cancelled: the run ended, or no longer needs the answer.
 type QuestionStatus string
 

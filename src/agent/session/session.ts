@@ -7,7 +7,7 @@ import type { Store, Tx } from "../../store/store.ts";
 import type { SessionRow } from "../../store/schema/tables.ts";
 import type { TodoList, FileAccess, Tool, SessionVariables } from "../tool/tool.ts";
 import type { Clock } from "../../base/time.ts";
-import type { Message } from "../engine.ts";
+import type { Attachment, Message } from "../engine.ts";
 
 /** The owner of a session and its id, name or key. Without these a new session is created for one prompt. */
 export interface SessionAddress {
@@ -517,6 +517,25 @@ export interface SessionPage {
 /** Returns the cursor of the page after this session. */
 export function cursorBehind(updatedAtMs: number, id: string): string {
   return Buffer.from(JSON.stringify([updatedAtMs, id])).toString("base64url");
+}
+
+/** An attachment without its content. */
+export interface AttachmentInfo {
+  readonly kind: Attachment["type"];
+  readonly name: string | null;
+  readonly media_type: string;
+  readonly bytes: number;
+}
+
+/** Returns the attachments of a message; only messages of users have any. */
+export function attachmentsOf(message: Message): AttachmentInfo[] {
+  const attachments = message.role === "user" ? (message.attachments ?? []) : [];
+  return attachments.map(({ type, name, mediaType, data }) => ({
+    kind: type,
+    name: name ?? null,
+    media_type: mediaType,
+    bytes: Math.floor((data.replace(/=+$/, "").length * 3) / 4),
+  }));
 }
 
 /** Returns the visible text of a message. */

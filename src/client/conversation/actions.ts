@@ -11,7 +11,7 @@ export interface ChatActions {
    * `steer` (add it to the running turn) or `interrupt` (end the turn first); absent: the gateway's setting (default
    * `queue`).
    */
-  readonly submit: (text: string, mode?: SubmitMode) => void;
+  readonly submit: (text: string, mode?: SubmitMode, extras?: PromptExtras) => void;
   /** Attaches the images whose paths are in a pasted text, and removes the paths from the composer. */
   readonly drop: (pasted: string) => void;
   /** Ctrl-V: attaches the image in the clipboard. */
@@ -43,6 +43,21 @@ export interface ChatActions {
   readonly resize: (columns: number, rows: number) => void;
   /** Ctrl-D or `/quit`. */
   readonly leave: () => void;
+}
+
+/** What belongs to a prompt beside its text. With any of it, the text is not read as a command. */
+export interface PromptExtras {
+  readonly files?: readonly PromptFile[];
+  /** The message of the user that the prompt replaces, with everything after it: `msg_` and a number. */
+  readonly replaces?: string;
+}
+
+export interface PromptFile {
+  readonly name: string;
+  readonly kind: "image" | "file";
+  readonly bytes: number;
+  /** Its content as a data URL. */
+  readonly url: string;
 }
 
 export type SubmitMode = "queue" | "steer" | "interrupt";

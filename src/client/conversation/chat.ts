@@ -14,8 +14,8 @@ import type { GatewayClientEvent, GatewayNotice } from "../gateway.ts";
 import type { WritableStore, ChatState, Picker, Question } from "./state.ts";
 import { append, fillComposer, notice, restart } from "./items.ts";
 import { listModels, listSessions } from "./pickers.ts";
-import type { ChatActions, QuestionAnswer, SubmitMode } from "./actions.ts";
-import { joinHistory, showOlder } from "./reduce.ts";
+import type { ChatActions, PromptExtras, QuestionAnswer, SubmitMode } from "./actions.ts";
+import { joinHistory, keepSent, showOlder } from "./reduce.ts";
 import { copyAnswer, exportSession, nextMode, runShell } from "./commands.ts";
 import { agentsPage, closeViewer, KEYS_PAGE, openViewer, outputPages } from "./viewer.ts";
 import type { ChatMachine } from "./actions.ts";
@@ -98,7 +98,8 @@ export class Chat implements ChatActions {
   /** Reloads the session after events were lost or messages undone. */
   readonly reload = (): void => this.#enqueue(() => this.#session.reload());
 
-  readonly submit = (text: string, mode?: SubmitMode): void => {
+  readonly submit = (text: string, mode?: SubmitMode, extras: PromptExtras = {}): void => {
+    if (extras.files ?? extras.replaces) return this.#enqueue(() => this.#prompt(text, mode, extras));
     const { attachments } = this.#state.composer;
     if (text.trim() === "") {
       if (attachments.length > 0) this.#enqueue(() => this.#prompt("", mode));
@@ -229,7 +230,8 @@ export class Chat implements ChatActions {
     });
 
   readonly editLast = (): void => {
-    const hasPrompt = this.#state.settled.some(({ kind }) => kind === "user");
+    const { settled, live } = this.#state;
+    const hasPrompt = [...settled, ...live].some(({ kind }) => kind === "user");
     if (hasPrompt) this.#enqueue(() => this.#slash({ name: "undo", args: "" }, "/undo"));
   };
 
@@ -323,25 +325,29 @@ export class Chat implements ChatActions {
     if (machine) this.#keeping = Promise.all([this.#keeping, machine.keepPrompt(text).catch(() => {})]);
   }
 
-  async #prompt(typed: string, mode?: SubmitMode): Promise<void> {
+  async #prompt(typed: string, mode?: SubmitMode, extras: PromptExtras = {}): Promise<void> {
+    const { files = [], replaces } = extras;
     const text = await this.#attachments.promptOf(typed);
-    if (text.trim() === "") return;
+    if (text.trim() === "" && files.length === 0) return;
+    const parts = files.map(({ url, name }) => ({ type: "file", data: url, filename: name }));
     const turnId = randomName();
     const ask = async () => {
       return this.#options.call("prompt.submit", {
         session_id: this.#openId(),
-        text,
+        text: parts.length === 0 ? text : [{ type: "text", text }, ...parts],
         client_turn_id: turnId,
+        ...(replaces === undefined ? {} : { truncate_before_message_id: replaces, confirm_truncate: true }),
         ...(mode === undefined ? {} : { when_busy: mode }),
       });
     };
-    const { status } = await ask().catch(async (error: unknown) => {
+    const { status, turn_id: id } = await ask().catch(async (error: unknown) => {
       // The session was closed because it was idle.
       if (reasonOf(error) !== "not_live") throw error;
       await this.#session.reopen();
       return ask();
     });
     this.#attachments.sent();
+    if (typeof id === "string") this.#update((state) => keepSent(state, id, files));
     if (status !== "steered" && status !== "redirected") return;
     const notification = { kind: "user" as const, text: cleanHead(text, MAX_OUTPUT), origin: "steer" };
     this.#update((state) => append(state, notification));

@@ -24,7 +24,14 @@ export function startTurn(
   if (!input) return begun;
   const isTyped = origin === "user" || origin === "queue";
   const text = cleanHead(input.text, MAX_TEXT);
-  return append(begun, { kind: "user", text, ...(isTyped ? {} : { origin }) });
+  const { [id]: attachments, ...sent } = state.composer.sent ?? {};
+  const shown = attachments === undefined ? begun : { ...begun, composer: { ...begun.composer, sent } };
+  return append(shown, {
+    kind: "user",
+    text,
+    ...(isTyped ? {} : { origin }),
+    ...(attachments === undefined ? {} : { attachments }),
+  });
 }
 
 export function addText(state: ChatState, { text, dropped = 0 }: GatewayPayload<"message.delta">): ChatState {

@@ -24,7 +24,7 @@ import type {
 } from "../gateway.ts";
 import type { GatewayPayload } from "./gateway.ts";
 import { closeAll, notice, append, prepend, restart } from "./items.ts";
-import type { ChatState, Notification, ToolItem, TranscriptItem } from "./state.ts";
+import type { ChatState, ItemAttachment, Notification, ToolItem, TranscriptItem, UserItem } from "./state.ts";
 
 const MAX_NOTIFICATIONS = 5;
 const MAX_QUEUE = 32;
@@ -234,6 +234,13 @@ function olderThan(messages: readonly TranscriptMessage[], hasMore: boolean): Pi
   return hasMore && before !== undefined ? { older: { before, isLoading: false } } : {};
 }
 
+/** Keeps the files of a prompt for the item of its turn, which starts after the gateway has answered. */
+export function keepSent(state: ChatState, turnId: string, files: readonly ItemAttachment[]): ChatState {
+  if (files.length === 0) return state;
+  const sent = { ...state.composer.sent, [turnId]: files };
+  return { ...state, composer: { ...state.composer, sent } };
+}
+
 /** Puts a page of older messages before those that are shown. */
 export function showOlder(
   state: ChatState,
@@ -255,12 +262,13 @@ function toolStatus(status: TranscriptMessage["status"]): ToolItem["status"] {
   return status === undefined || status === "interrupted" ? "done" : TOOL_STATUS[status];
 }
 
-function itemsOf(message: TranscriptMessage, index: number): TranscriptItem[] {
+/** Returns the items of a message of the session. */
+export function itemsOf(message: TranscriptMessage, index: number): TranscriptItem[] {
   const id = message.message_id ?? `message-${index}`;
   const text = cleanHead(message.text ?? "", MAX_TEXT);
   switch (message.role) {
     case "user":
-      return [{ kind: "user", id, text }];
+      return [{ kind: "user", id, text, ...attachmentsOf(message, id) }];
     case "assistant": {
       const reasoning = cleanHead(message.reasoning ?? "", MAX_TEXT);
       return [
@@ -291,6 +299,21 @@ function itemsOf(message: TranscriptMessage, index: number): TranscriptItem[] {
     default:
       return text === "" ? [] : [{ kind: "notice", id, level: "info", text }];
   }
+}
+
+function attachmentsOf(
+  { attachments = [] }: TranscriptMessage,
+  messageId: string,
+): Pick<UserItem, "attachments"> {
+  if (attachments.length === 0) return {};
+  return {
+    attachments: attachments.map(({ kind, name, bytes }, index) => ({
+      kind,
+      name: cleanLine(name ?? kind, 120),
+      bytes,
+      of: { messageId, index },
+    })),
+  };
 }
 
 /** Adds the running turn of a session. Its complete messages are already among the items. */

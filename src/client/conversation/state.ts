@@ -79,6 +79,18 @@ export interface UserItem {
   readonly text: string;
   /** The origin, unless a user typed the prompt: `steer`, `cron`, `webhook`, `background`, `other`. */
   readonly origin?: string;
+  readonly attachments?: readonly ItemAttachment[];
+}
+
+/** A picture or file of a prompt. */
+export interface ItemAttachment {
+  readonly kind: "image" | "file";
+  readonly name: string;
+  readonly bytes: number;
+  /** A data URL of what this screen sent itself. Absent: the session has it, see `of`. */
+  readonly url?: string;
+  /** Where the session has it: its message, `msg_` and a number, and its position there. */
+  readonly of?: { readonly messageId: string; readonly index: number };
 }
 
 /** The model's answer, Markdown. */
@@ -248,6 +260,8 @@ interface ComposerHints {
   };
   /** Images for the next prompt, oldest first. */
   readonly attachments: readonly { readonly path: string; readonly name: string }[];
+  /** What this screen sent with prompts whose turns have not started, by their id. */
+  readonly sent?: Readonly<Record<string, readonly ItemAttachment[]>>;
   /** Earlier prompts, oldest first, for the up key. */
   readonly history: readonly string[];
 }

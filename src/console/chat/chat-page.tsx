@@ -1,34 +1,26 @@
 /** The chat: the list of sessions beside the open one. */
 import type { JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
-import type { Session } from "../../client/http.ts";
 import { navigate, type PageProps } from "../router.ts";
 import { useCan } from "../state/me.ts";
-import { useList } from "../state/resources.ts";
 import { useStore } from "../state/store.ts";
-import { Button, Empty, Icon, IconButton, PageHeader, Problem, Snippet, Time } from "../ui/controls.tsx";
-import { Composer } from "./composer.tsx";
+import { lazy } from "../ui/lazy.tsx";
+import { Button, Empty, IconButton, PageHeader, Problem, Snippet } from "../ui/controls.tsx";
+import { attachFiles, Composer } from "./composer.tsx";
 import { NEW, openConversation, type Conversation } from "./conversations.ts";
+import { SessionList } from "./session-list.tsx";
 import { Transcript } from "./transcript.tsx";
-import { Viewer } from "./viewer.tsx";
 
 const LAST = "agentd.lastSession";
 
 export function ChatPage(props: PageProps): JSX.Element {
-  return useCan("chat") ? <Chat {...props} /> : <NoChat />;
+  return useCan("chat") ? <Chat {...props} /> : <ReadOnly {...props} />;
 }
 
-function NoChat(): JSX.Element {
-  return (
-    <>
-      <PageHeader title="Chat" />
-      <Empty icon="lock" title="This key may not chat">
-        <p>It lacks the scope chat. Sign in with another key, or look at the runs.</p>
-        <a href="/runs">Runs</a>
-      </Empty>
-    </>
-  );
-}
+/** What a key sees that may read and not chat. */
+const ReadOnly = lazy(() => import("./read-only.tsx").then((code) => code.ReadOnlyChat));
+
+const Viewer = lazy(() => import("./viewer.tsx").then((code) => code.Viewer));
 
 function Chat({ params }: PageProps): JSX.Element {
   const wanted = params["session"] ?? localStorage.getItem(LAST) ?? NEW;
@@ -72,8 +64,19 @@ function OpenSession({
   const problem = useStore(conversation.problem, (text) => text);
   const title = useStore(conversation.state, ({ session }) => session?.title ?? "");
   const status = useStore(conversation.state, (all) => all.status);
+  const hasViewer = useStore(conversation.state, ({ viewer, picker }) => Boolean(viewer ?? picker));
   return (
-    <section class="chat-open" aria-label="Session">
+    <section
+      class="chat-open"
+      aria-label="Session"
+      onDragOver={(event) => event.preventDefault()}
+      onDrop={(event) => {
+        // Without this, the browser would leave the page for the file.
+        event.preventDefault();
+        const dropped = [...(event.dataTransfer?.files ?? [])];
+        if (dropped.length > 0) void attachFiles(conversation, dropped);
+      }}
+    >
       <PageHeader title={title || "New conversation"}>
         <span class="only-narrow">
           <IconButton icon="sessions" label="Sessions" onClick={onList} />
@@ -96,7 +99,7 @@ function OpenSession({
         />
       )}
       {problem ? null : <Composer conversation={conversation} />}
-      <Viewer conversation={conversation} />
+      {hasViewer ? <Viewer conversation={conversation} /> : null}
     </section>
   );
 }
@@ -131,69 +134,4 @@ function Welcome({
       ) : null}
     </Empty>
   );
-}
-
-function SessionList({
-  current,
-  onPick,
-}: {
-  readonly current: string;
-  readonly onPick: () => void;
-}): JSX.Element {
-  const { items, status, problem, hasMore, loadMore, reload } = useList<Session>("/v1/sessions", {}, [
-    "session",
-    "run",
-  ]);
-  return (
-    <aside class="session-list" aria-label="Sessions">
-      <Button
-        icon="plus"
-        onClick={() => {
-          onPick();
-          navigate(`/chat/${NEW}`);
-        }}
-      >
-        New conversation
-      </Button>
-      {status === "failed" ? <Problem message={problem} onRetry={reload} /> : null}
-      <ul>
-        {items.map((session) => (
-          <li key={session.id}>
-            <a
-              href={`/chat/${encodeURIComponent(session.id)}`}
-              aria-current={session.id === current ? "page" : undefined}
-              onClick={onPick}
-            >
-              <span class="session-title">
-                <SourceIcon source={session.source} />
-                <span>{session.title || session.preview || "Untitled"}</span>
-              </span>
-              <span class="session-meta">
-                <SessionStatus status={session.status} />
-                <Time at={session.updated_at} />
-              </span>
-            </a>
-          </li>
-        ))}
-      </ul>
-      {status === "ready" && items.length === 0 ? <p class="dim">Conversations appear here.</p> : null}
-      {hasMore ? (
-        <Button look="quiet" onClick={loadMore}>
-          Older
-        </Button>
-      ) : null}
-    </aside>
-  );
-}
-
-function SourceIcon({ source }: { readonly source: string }): JSX.Element | null {
-  if (source === "cron") return <Icon name="schedule" />;
-  if (source === "webhook") return <Icon name="webhooks" />;
-  return null;
-}
-
-export function SessionStatus({ status }: { readonly status: Session["status"] }): JSX.Element | null {
-  if (status === "running") return <span class="tone-busy">running</span>;
-  if (status === "waiting") return <span class="tone-warn">waits for you</span>;
-  return null;
 }

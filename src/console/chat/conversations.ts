@@ -1,4 +1,5 @@
 /** The open conversations: each has its state, follows its events, and stays ready while another page is shown. */
+import type { PromptFile } from "../../client/conversation/actions.ts";
 import { Chat } from "../../client/conversation/chat.ts";
 import {
   createStore as createState,
@@ -27,6 +28,15 @@ export interface Conversation {
   readonly problem: Store<string>;
   /** Opens it again after a problem. */
   readonly retry: () => void;
+  /** For the next prompt. They are kept as long as the page lives. */
+  readonly files: WritableStore<readonly PromptFile[]>;
+  /** The prompt that the next one replaces. */
+  readonly edited: WritableStore<EditedPrompt | undefined>;
+}
+
+export interface EditedPrompt {
+  readonly messageId: string;
+  readonly text: string;
 }
 
 interface Kept extends Conversation {
@@ -53,7 +63,16 @@ function create(first: string): Kept {
     const target = first === NEW ? ({ kind: "new" } as const) : ({ kind: "saved", ref: first } as const);
     chat.open(target).catch((error: unknown) => problem.update(() => messageOf(error)));
   };
-  const kept: Kept = { key, chat, state: paced(source), problem, retry, usedMs: performance.now() };
+  const kept: Kept = {
+    key,
+    chat,
+    state: paced(source),
+    problem,
+    retry,
+    files: createStore<readonly PromptFile[]>([]),
+    edited: createStore<EditedPrompt | undefined>(undefined),
+    usedMs: performance.now(),
+  };
   open.set(first, kept);
   source.update((state) => ({ ...state, connection: { kind: "ready" } }));
   source.subscribe(() => follow(kept, source.get()));
@@ -95,8 +114,10 @@ function keepingMessages(): GatewayClient["call"] {
     const id = String(params["client_turn_id"] ?? randomName());
     const sessionId = String(params["session_id"]);
     const { when_busy: mode } = params;
-    const text = String(params["text"]);
-    addPending({ id, sessionId, text, atMs: Date.now(), ...(typeof mode === "string" ? { mode } : {}) });
+    const isPlain = typeof params["text"] === "string" && params["truncate_before_message_id"] === undefined;
+    const text = textOf(params["text"]);
+    const how = { ...(typeof mode === "string" ? { mode } : {}), ...(isPlain ? {} : { isDraft: true }) };
+    addPending({ id, sessionId, text, atMs: Date.now(), ...how });
     try {
       return await plain(method, { ...params, client_turn_id: id }, { ...options, timeoutMs: 0 });
     } finally {
@@ -116,6 +137,12 @@ async function answerSurely(answer: () => Promise<unknown>): Promise<unknown> {
   }
 }
 
+/** Returns the text of a prompt, or of its parts. */
+function textOf(sent: unknown): string {
+  if (!Array.isArray(sent)) return String(sent);
+  return String((sent[0] as { readonly text?: unknown } | undefined)?.text ?? "");
+}
+
 /** Passes events on, and sends what an earlier page could not. */
 export function startConversations(): void {
   onEvent((event) => {
@@ -125,7 +152,13 @@ export function startConversations(): void {
 }
 
 async function sendKept(): Promise<void> {
-  for (const { id, sessionId, text, mode } of pending.get()) {
+  for (const { id, sessionId, text, mode, isDraft } of pending.get()) {
+    if (isDraft) {
+      // Its files are gone with the earlier page, so the person decides.
+      removePending(id);
+      keepDraft(sessionId, text);
+      continue;
+    }
     try {
       await call("session.resume", { session_id: sessionId, omit_messages: true });
       const when = mode === undefined ? {} : { when_busy: mode as "queue" };

@@ -1,6 +1,6 @@
 /** One part for each kind of item of a conversation. */
 import type { JSX } from "preact";
-import { useState } from "preact/hooks";
+import { useContext, useState } from "preact/hooks";
 import type {
   AssistantItem,
   NoticeItem,
@@ -10,12 +10,17 @@ import type {
   TranscriptItem,
   UserItem,
 } from "../../client/conversation/state.ts";
-import { Badge, Copy, Icon, type Tone } from "../ui/controls.tsx";
+import { Badge, Button, Copy, Icon, type Tone } from "../ui/controls.tsx";
 import { Diff } from "../ui/diff.tsx";
 import { duration, plural } from "../ui/format.ts";
 import type { IconName } from "../ui/icons.ts";
+import { lazy } from "../ui/lazy.tsx";
 import { Markdown } from "../ui/markdown.tsx";
 import { memo } from "../ui/memo.ts";
+import { loadAttachments } from "./load-attachments.ts";
+import { MessageContext } from "./message-context.ts";
+
+const MessageFiles = lazy(async () => (await loadAttachments()).MessageFiles);
 
 export const Item = memo(function Item({ item }: { readonly item: TranscriptItem }): JSX.Element {
   switch (item.kind) {
@@ -41,17 +46,29 @@ const ORIGINS: Readonly<Record<string, string>> = {
   background: "Background task",
 };
 
-function UserMessage({ item: { text, origin } }: { readonly item: UserItem }): JSX.Element {
+function UserMessage({ item }: { readonly item: UserItem }): JSX.Element {
+  const { text, origin, attachments = [] } = item;
+  const edit = useContext(MessageContext)?.edit;
   return (
     <article class="message message-user">
       <h2 class="sr-only">You</h2>
       {origin === undefined ? null : <p class="message-origin">{ORIGINS[origin] ?? "Another surface"}</p>}
-      <p class="message-text">{text}</p>
+      {text === "" ? null : <p class="message-text">{text}</p>}
+      {attachments.length > 0 ? <MessageFiles attachments={attachments} /> : null}
+      {edit && origin === undefined ? (
+        <footer class="message-actions when-idle">
+          <Button look="quiet" icon="edit" onClick={() => edit(item)}>
+            Edit
+          </Button>
+        </footer>
+      ) : null}
     </article>
   );
 }
 
-function Answer({ item: { text, status } }: { readonly item: AssistantItem }): JSX.Element {
+function Answer({ item }: { readonly item: AssistantItem }): JSX.Element {
+  const { text, status } = item;
+  const fork = useContext(MessageContext)?.fork;
   return (
     <article class="message message-agent" aria-busy={status === "streaming"}>
       <h2 class="sr-only">Agent</h2>
@@ -61,6 +78,13 @@ function Answer({ item: { text, status } }: { readonly item: AssistantItem }): J
       {status === "complete" ? (
         <footer class="message-actions">
           <Copy text={text} />
+          {fork ? (
+            <span class="when-idle">
+              <Button look="quiet" icon="fork" onClick={() => fork(item)}>
+                Fork here
+              </Button>
+            </span>
+          ) : null}
         </footer>
       ) : null}
     </article>

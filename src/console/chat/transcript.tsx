@@ -1,16 +1,20 @@
 /** The conversation: settled items in windows, what still changes, questions, and messages that wait to be sent. */
 import type { JSX } from "preact";
-import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { ChatState, TranscriptItem } from "../../client/conversation/state.ts";
 import { pending } from "../state/drafts.ts";
 import { connection } from "../state/gateway.ts";
 import { useCan } from "../state/me.ts";
 import { useStore } from "../state/store.ts";
 import { Button, Icon, Loading } from "../ui/controls.tsx";
+import { attempt } from "../ui/dialog.tsx";
+import { lazy } from "../ui/lazy.tsx";
 import { Windows } from "../ui/windows.tsx";
 import type { Conversation } from "./conversations.ts";
 import { Item } from "./items.tsx";
-import { QuestionCard } from "./question.tsx";
+import { MessageContext, type MessageActions } from "./message-context.ts";
+
+const QuestionCard = lazy(() => import("./question.tsx").then((code) => code.QuestionCard));
 
 /** This near to the end, the end is followed. */
 const NEAR_END_PX = 60;
@@ -30,8 +34,9 @@ export function Transcript({
   const beforeLoad = useKeptPlace(scroller, view.older?.before);
   const { settled, live, questions, turn, session } = view;
   const isEmpty = settled.length + live.length === 0;
+  const actions = useMessageActions(conversation, session?.id);
   return (
-    <div class="transcript-frame">
+    <div class={`transcript-frame ${turn ? "transcript-busy" : ""}`}>
       <div
         class="transcript"
         ref={scroller}
@@ -54,8 +59,10 @@ export function Transcript({
               scroller={scroller}
             />
           ) : null}
-          <Windows items={settled} start={view.dropped} draw={drawItem} scroller={scroller} />
-          {live.map(drawItem)}
+          <MessageContext.Provider value={actions}>
+            <Windows items={settled} start={view.dropped} draw={drawItem} scroller={scroller} />
+            {live.map(drawItem)}
+          </MessageContext.Provider>
           {turn && live.length === 0 && questions.length === 0 ? <Working activity={turn.activity} /> : null}
           {questions.map((question) => (
             <QuestionCard
@@ -75,6 +82,18 @@ export function Transcript({
       )}
       <Announcer view={view} />
     </div>
+  );
+}
+
+function useMessageActions(conversation: Conversation, sessionId: string | undefined): MessageActions {
+  const load = () => import("./message-actions.ts");
+  return useMemo(
+    () => ({
+      sessionId,
+      fork: (item) => attempt(async () => (await load()).forkAt(conversation, item)),
+      edit: (item) => attempt(async () => (await load()).editPrompt(conversation, item)),
+    }),
+    [conversation, sessionId],
   );
 }
 

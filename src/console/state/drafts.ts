@@ -23,6 +23,8 @@ export interface PendingMessage {
   readonly sessionId: string;
   readonly text: string;
   readonly mode?: string;
+  /** It had files, or replaces another one: a later page puts its text back into the composer instead of sending it. */
+  readonly isDraft?: boolean;
   /** Unix milliseconds. */
   readonly atMs: number;
 }

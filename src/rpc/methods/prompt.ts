@@ -15,6 +15,7 @@ import {
   liveSession,
   type OpenSession,
 } from "../session/session.ts";
+import { messageSeq } from "../session/transcript.ts";
 import { readReferences } from "../session/references.ts";
 import { pasteFolder } from "../session/saved-files.ts";
 import { taskIdOf, turnIdOf } from "../events/payloads.ts";
@@ -125,12 +126,15 @@ function recordedWith(
   params: Call["params"],
   once: TurnOnce | undefined,
 ): Pick<Prompt, "alsoRecord" | "alsoSteer"> {
-  const { truncate_before_user_ordinal: ordinal, confirm_truncate: isConfirmed = false } = params;
-  if (ordinal !== undefined) {
+  const { confirm_truncate: isConfirmed = false } = params;
+  const { truncate_before_user_ordinal: ordinal, truncate_before_message_id: messageId } = params;
+  const prompt =
+    messageId === undefined ? ordinal : { seq: messageSeq(messageId, "truncate_before_message_id") };
+  if (prompt !== undefined) {
     return {
       alsoRecord: async (tx, { id: runId, session_id: sessionId }) => {
         await once?.record(tx, store, { runId, isSteer: false });
-        await truncateBefore(tx, store, { sessionId, ordinal, isConfirmed });
+        await truncateBefore(tx, store, { sessionId, prompt, isConfirmed });
       },
     };
   }
@@ -182,12 +186,13 @@ interface PromptInput {
 async function promptOf(options: () => AttachPaths, input: PromptInput): Promise<UserMessage> {
   const parts = typeof input.text === "string" ? [] : input.text;
   const text = typeof input.text === "string" ? input.text : parts.map(textIn).filter(Boolean).join("\n\n");
-  const sources = [...parts.flatMap(sourceIn), ...(input.images ?? [])];
+  const sources = [...parts.flatMap(sourceIn), ...(input.images ?? []).map((source): Source => ({ source }))];
   const waiting = (input.waiting ?? []).map(({ attachment }) => attachment);
   if (waiting.length + sources.length > MAX_QUEUED_IMAGES) throw tooMany();
   const attachments: Attachment[] = [...waiting];
-  for (const source of sources) {
-    attachments.push(await read(options(), source));
+  for (const { source, name } of sources) {
+    const attachment = await read(options(), source);
+    attachments.push(name === undefined ? attachment : { ...attachment, name });
     if (!fitsPrompt(attachments)) throw tooMany();
   }
   return { role: "user", text, ...(attachments.length > 0 ? { attachments } : {}) };
@@ -215,12 +220,26 @@ function textIn(part: Part): string {
   return isText(part) && typeof part["text"] === "string" ? part["text"] : "";
 }
 
-function sourceIn(part: Part, index: number): readonly string[] {
+interface Source {
+  /** A path or a data URL. */
+  readonly source: string;
+  /** Instead of the one of its file. */
+  readonly name?: string;
+}
+
+const MAX_FILENAME_CHARACTERS = 256;
+
+function sourceIn(part: Part, index: number): readonly Source[] {
   if (isText(part)) return [];
   const { image_url: url, url: plain, path, data } = part;
   const nested = typeof url === "object" && url !== null ? (url as { readonly url?: unknown }).url : url;
   const source = [nested, plain, path, data].find((value) => typeof value === "string");
-  if (typeof source === "string") return [source];
+  const { filename } = part;
+  const name =
+    typeof filename === "string"
+      ? (filename.split(/[\\/]/).at(-1) ?? "").slice(0, MAX_FILENAME_CHARACTERS).trim()
+      : "";
+  if (typeof source === "string") return [{ source, ...(name === "" ? {} : { name }) }];
   throw new ServiceError("bad_value", `text[${index}] is neither text nor an image.`, {
     param: `text[${index}]`,
   });
@@ -294,18 +313,23 @@ function madeOf(row: LedgerRow, fingerprint: string): MadeTurn {
 }
 
 /**
- * Removes a prompt, counted from 0, and everything after it, inside `tx`: together with the prompt that replaces
+ * Removes a prompt, counted from 0 or with that number, and everything after it, inside `tx`: together with the prompt that replaces
  * it, or not at all. ServiceError `stale_target` when the prompt does not exist or was compressed,
  * `empty_truncation` and `unconfirmed_truncation` without a confirmation, `session_busy`.
  */
 async function truncateBefore(
   tx: Tx,
   store: Store,
-  target: { readonly sessionId: string; readonly ordinal: number; readonly isConfirmed: boolean },
+  target: {
+    readonly sessionId: string;
+    readonly prompt: number | { readonly seq: number };
+    readonly isConfirmed: boolean;
+  },
 ): Promise<void> {
-  const { sessionId, ordinal, isConfirmed } = target;
+  const { sessionId, prompt, isConfirmed } = target;
   const prompts = await promptsOf(tx, sessionId);
   const session = await tx.find("sessions", { id: sessionId });
+  const ordinal = typeof prompt === "number" ? prompt : prompts.findIndex(({ seq }) => seq === prompt.seq);
   const first = prompts[ordinal];
   if (!first || !session || first.seq <= session.context_seq) throw stale(prompts.length);
   if (!isConfirmed) {

@@ -1,6 +1,6 @@
 /** The conversation, as users see it: its messages, and the turn that is running. */
 import { type RpcDeps } from "../deps.ts";
-import { textOf } from "../../agent/session/session.ts";
+import { attachmentsOf, textOf } from "../../agent/session/session.ts";
 import type { TranscriptMessage, Inflight } from "../../../generated/gateway/types/types.gen.ts";
 import type { NumberedMessage, AssistantPart, Message } from "../../agent/engine.ts";
 import { ServiceError } from "../../base/errors.ts";
@@ -99,7 +99,10 @@ function shownOf(message: Message, calls: ReadonlyMap<string, unknown>): Transcr
     };
   }
   const text = textOf(message);
-  if (message.role !== "assistant") return { role: message.role, text };
+  if (message.role !== "assistant") {
+    const attachments = attachmentsOf(message);
+    return { role: message.role, text, ...(attachments.length === 0 ? {} : { attachments }) };
+  }
   const reasoning = message.parts
     .flatMap((part) => (part.type === "reasoning" && part.text !== "" ? [part.text] : []))
     .join("\n\n");

@@ -274,3 +274,65 @@ scenario("listSessionMessages", 400, { title: "an order that does not exist" }, 
   const response = await service.request("/v1/sessions/s/messages?order=newest");
   assert.equal((await assertError(response, 400, "unsupported_parameter")).param, "order");
 });
+
+const PIXEL =
+  "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
+const ATTACHMENTS = "/v1/sessions/s/messages/1/attachments";
+
+/** Sends a prompt with a picture and a text file to the session `s`. */
+async function sendFiles(service: TestService): Promise<void> {
+  const content = [
+    { type: "text", text: "look" },
+    { type: "image_url", image_url: { url: `data:image/png;base64,${PIXEL}` } },
+    { type: "file", file: { filename: "a.txt", file_data: "data:text/plain;base64,aGk=" } },
+  ];
+  const answer = await service.chat(
+    { messages: [{ role: "user", content }] },
+    { headers: { "x-agent-session-id": "s" } },
+  );
+  assert.equal(answer.status, 200, await answer.clone().text());
+  await answer.text();
+}
+
+scenario(
+  "getSessionAttachment",
+  200,
+  { title: "an attachment of a message is returned with its content" },
+  async (service) => {
+    await sendFiles(service);
+    const [message] = await list<SessionMessage>(service, "/v1/sessions/s/messages?order=asc&limit=1");
+    assert.deepEqual(
+      message?.attachments.map(({ name }) => name),
+      [null, "a.txt"],
+    );
+    const [picture, text] = await Promise.all(
+      [0, 1].map(async (index) => (await service.request(`${ATTACHMENTS}/${index}`)).json()),
+    );
+    const object = "agent.session.attachment";
+    const image = { kind: "image", name: null, media_type: "image/png", bytes: 70, data: PIXEL };
+    assert.deepEqual(picture, { object, ...image });
+    const file = { kind: "file", name: "a.txt", media_type: "text/plain", bytes: 2, data: "aGk=" };
+    assert.deepEqual(text, { object, ...file });
+  },
+);
+
+scenario(
+  "getSessionAttachment",
+  404,
+  { title: "no attachment, no message, and the session of another owner are each 404", keys: twoKeys },
+  async (service) => {
+    await sendFiles(service);
+    await assertError(await service.request(`${ATTACHMENTS}/2`), 404, "not_found");
+    for (const sequence of [2, 99]) {
+      const path = `/v1/sessions/s/messages/${sequence}/attachments/0`;
+      await assertError(await service.request(path), 404, "not_found");
+    }
+    const foreign = await service.request(`${ATTACHMENTS}/0`, { headers: other });
+    await assertError(foreign, 404, "session_not_found");
+  },
+);
+
+scenario("getSessionAttachment", 400, { title: "a position that is no number" }, async (service) => {
+  await sendFiles(service);
+  await assertError(await service.request(`${ATTACHMENTS}/first`), 400, "invalid_request");
+});

@@ -408,6 +408,23 @@ const (
 	ToolEndCodeInternalError   ToolEndCode = "internal_error"
 )
 
+// SessionAttachmentKind: one of "image", "file". A newer server may send others.
+type SessionAttachmentKind string
+
+// The values of SessionAttachmentKind.
+const (
+	SessionAttachmentKindImage SessionAttachmentKind = "image"
+	SessionAttachmentKindFile  SessionAttachmentKind = "file"
+)
+
+// SessionAttachment is a type of the API.
+type SessionAttachment struct {
+	Kind      SessionAttachmentKind `json:"kind"`
+	Name      *string               `json:"name"`
+	MediaType string                `json:"media_type"`
+	Bytes     int64                 `json:"bytes"`
+}
+
 // TranscriptMessage: A message as shown to people. A tool call is shown at its result.
 type TranscriptMessage struct {
 	Role TranscriptMessageRole `json:"role"`
@@ -440,6 +457,10 @@ type TranscriptMessage struct {
 	Status TranscriptMessageStatus `json:"status,omitempty"`
 
 	Code ToolEndCode `json:"code,omitempty"`
+
+	// The pictures and files of a user message. GET
+	// /v1/sessions/{session_id}/messages/{sequence}/attachments/{index} has their content.
+	Attachments []SessionAttachment `json:"attachments,omitempty"`
 }
 
 // GatewayUsageCostStatus: one of "estimated", "exact", "unknown". A newer server may send others.
@@ -2879,7 +2900,9 @@ type PromptBackgroundParams struct {
 
 // PromptSubmitParamsText: `@file:path`, `@file:path:10-20`, `@folder:path`, `@diff`, `@staged` and `@git:3`,
 // the newest 3 commits, attach what they name; quote a path with spaces. The event status.update of kind warn
-// says what cannot be attached.
+// says what cannot be attached. In a list, a part of type `text` has a `text`; any other part is an image, a
+// PDF or a text file: its `data` or `image_url` is a data URL, its `path` a file, and its `filename` the name
+// that is shown.
 type PromptSubmitParamsText struct {
 	// Value is nil or one of: string, []map[string]any.
 	Value any
@@ -2926,7 +2949,8 @@ type PromptSubmitParams struct {
 
 	// `@file:path`, `@file:path:10-20`, `@folder:path`, `@diff`, `@staged` and `@git:3`, the newest 3 commits,
 	// attach what they name; quote a path with spaces. The event status.update of kind warn says what cannot be
-	// attached.
+	// attached. In a list, a part of type `text` has a `text`; any other part is an image, a PDF or a text file:
+	// its `data` or `image_url` is a data URL, its `path` a file, and its `filename` the name that is shown.
 	Text PromptSubmitParamsText `json:"text"`
 
 	// How to handle the prompt when a turn is running in the session, in this process or another. Default:
@@ -2945,6 +2969,9 @@ type PromptSubmitParams struct {
 
 	// Removes the user prompt with this index (from 0) and everything after it before the new prompt is added.
 	TruncateBeforeUserOrdinal *int64 `json:"truncate_before_user_ordinal,omitempty"`
+
+	// The same by the `message_id` of the user prompt.
+	TruncateBeforeMessageID *string `json:"truncate_before_message_id,omitempty"`
 
 	ConfirmTruncate *bool `json:"confirm_truncate,omitempty"`
 }

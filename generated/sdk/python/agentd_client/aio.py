@@ -928,6 +928,38 @@ class AsyncAgentClient(AsyncBase):
         )
         return cast("types.SessionMessageList", await self._send(request))
 
+    async def get_session_attachment(
+        self,
+        session_id: str,
+        sequence: int,
+        index: int,
+        *,
+        agent_owner: str | None = None,
+        extra_headers: Mapping[str, str] | None = None,
+        response: ResponseInfo | None = None,
+        timeout: float | None = None,
+    ) -> types.SessionAttachmentContent:
+        """Get an attachment of a message.
+
+        `GET /v1/sessions/{session_id}/messages/{sequence}/attachments/{index}`. Needs a key with the scope
+        `read`.
+
+        Args:
+            sequence: The `sequence` of the message.
+            index: Position in the `attachments` of the message, from 0.
+            agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
+                reads the data of all owners.
+        """
+        request = Request(
+            "GET",
+            f"/v1/sessions/{segment(session_id)}/messages/{segment(sequence)}/attachments/{segment(index)}",
+            headers={"x-agent-owner": agent_owner},
+            extra_headers=extra_headers,
+            response=response,
+            timeout=timeout,
+        )
+        return cast("types.SessionAttachmentContent", await self._send(request))
+
     async def list_questions(
         self,
         *,

@@ -229,6 +229,7 @@ class AsyncGatewayClient(AsyncGatewayBase):
         client_turn_id: str | None = None,
         images: list[str] | None = None,
         truncate_before_user_ordinal: int | None = None,
+        truncate_before_message_id: str | None = None,
         confirm_truncate: bool | None = None,
         call_timeout: float | None = None,
     ) -> types.SubmitResult:
@@ -239,7 +240,9 @@ class AsyncGatewayClient(AsyncGatewayBase):
         Args:
             text: `@file:path`, `@file:path:10-20`, `@folder:path`, `@diff`, `@staged` and `@git:3`, the
                 newest 3 commits, attach what they name; quote a path with spaces. The event status.update
-                of kind warn says what cannot be attached.
+                of kind warn says what cannot be attached. In a list, a part of type `text` has a `text`;
+                any other part is an image, a PDF or a text file: its `data` or `image_url` is a data URL,
+                its `path` a file, and its `filename` the name that is shown.
             when_busy: How to handle the prompt when a turn is running in the session, in this process
                 or another. Default: sessions.when_busy. A prompt to an idle session also waits while
                 limits.max_concurrent_runs runs are active; with `reject` it is refused.
@@ -249,6 +252,7 @@ class AsyncGatewayClient(AsyncGatewayBase):
             images: File paths or data URLs.
             truncate_before_user_ordinal: Removes the user prompt with this index (from 0) and
                 everything after it before the new prompt is added.
+            truncate_before_message_id: The same by the `message_id` of the user prompt.
         """
         params: Mapping[str, Any] = _given(
             {
@@ -259,6 +263,7 @@ class AsyncGatewayClient(AsyncGatewayBase):
                 "client_turn_id": client_turn_id,
                 "images": images,
                 "truncate_before_user_ordinal": truncate_before_user_ordinal,
+                "truncate_before_message_id": truncate_before_message_id,
                 "confirm_truncate": confirm_truncate,
             }
         )
@@ -1730,6 +1735,7 @@ class GatewayClient(SyncGatewayBase):
         client_turn_id: str | None = None,
         images: list[str] | None = None,
         truncate_before_user_ordinal: int | None = None,
+        truncate_before_message_id: str | None = None,
         confirm_truncate: bool | None = None,
         call_timeout: float | None = None,
     ) -> types.SubmitResult:
@@ -1740,7 +1746,9 @@ class GatewayClient(SyncGatewayBase):
         Args:
             text: `@file:path`, `@file:path:10-20`, `@folder:path`, `@diff`, `@staged` and `@git:3`, the
                 newest 3 commits, attach what they name; quote a path with spaces. The event status.update
-                of kind warn says what cannot be attached.
+                of kind warn says what cannot be attached. In a list, a part of type `text` has a `text`;
+                any other part is an image, a PDF or a text file: its `data` or `image_url` is a data URL,
+                its `path` a file, and its `filename` the name that is shown.
             when_busy: How to handle the prompt when a turn is running in the session, in this process
                 or another. Default: sessions.when_busy. A prompt to an idle session also waits while
                 limits.max_concurrent_runs runs are active; with `reject` it is refused.
@@ -1750,6 +1758,7 @@ class GatewayClient(SyncGatewayBase):
             images: File paths or data URLs.
             truncate_before_user_ordinal: Removes the user prompt with this index (from 0) and
                 everything after it before the new prompt is added.
+            truncate_before_message_id: The same by the `message_id` of the user prompt.
         """
         params: Mapping[str, Any] = _given(
             {
@@ -1760,6 +1769,7 @@ class GatewayClient(SyncGatewayBase):
                 "client_turn_id": client_turn_id,
                 "images": images,
                 "truncate_before_user_ordinal": truncate_before_user_ordinal,
+                "truncate_before_message_id": truncate_before_message_id,
                 "confirm_truncate": confirm_truncate,
             }
         )

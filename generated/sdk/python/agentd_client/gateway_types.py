@@ -1261,6 +1261,13 @@ class ServerCapabilities(TypedDict):
     shell_exec: bool
 
 
+class SessionAttachment(TypedDict):
+    kind: Literal["image", "file"]
+    name: str | None
+    media_type: str
+    bytes: int
+
+
 class _SessionClosedEventRequired(TypedDict):
     type: Literal["session.closed"]
     #: Unix time in milliseconds.
@@ -1957,6 +1964,9 @@ class TranscriptMessage(_TranscriptMessageRequired, total=False):
     #: Outcome of a tool call; `interrupted` for an answer that was cut.
     status: Literal["interrupted", "ok", "error", "denied", "aborted", "pending"]
     code: ToolEndCode
+    #: The pictures and files of a user message. GET
+    #: /v1/sessions/{session_id}/messages/{sequence}/attachments/{index} has their content.
+    attachments: list[SessionAttachment]
 
 
 class UndoResult(TypedDict):

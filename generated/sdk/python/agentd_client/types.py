@@ -2222,6 +2222,23 @@ class SessionMessageList(_SessionMessageListRequired, total=False):
     pass
 
 
+_SessionAttachmentContentRequired = TypedDict(
+    "_SessionAttachmentContentRequired",
+    {
+        "object": Literal["agent.session.attachment"],
+        "kind": Literal["image", "file"],
+        "name": Union[str, None],
+        "media_type": str,
+        "bytes": int,
+        #: Base64.
+        "data": str,
+    },
+)
+
+class SessionAttachmentContent(_SessionAttachmentContentRequired, total=False):
+    """An attachment of a user message with its content."""
+
+
 #: cancelled: the run ended, or no longer needs the answer.
 QuestionStatus: TypeAlias = Literal["open", "answered", "expired", "cancelled"]
 

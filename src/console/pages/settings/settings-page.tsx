@@ -10,6 +10,7 @@ import { Browsers } from "./browsers.tsx";
 import { Check } from "./check.tsx";
 import { ConfigForm } from "./config-form.tsx";
 import { Keys } from "./keys.tsx";
+import { McpServers } from "./mcp-servers.tsx";
 import { Models } from "./models.tsx";
 import { searched, sectionsOf, type Schema, type Section } from "./schema.ts";
 
@@ -18,6 +19,7 @@ const OWN: readonly (readonly [name: string, label: string, View: () => JSX.Elem
   ["models", "Models", Models],
   ["keys", "API keys", Keys],
   ["browsers", "Signed-in browsers", Browsers],
+  ["mcp-servers", "MCP servers", McpServers],
   ["check", "Check", Check],
 ];
 

@@ -1,5 +1,6 @@
 /** What the control API does with a session besides changing its settings. */
-import { checkSessionName, nameOfId } from "../../../agent/session/session.ts";
+import type { Message } from "../../../agent/engine.ts";
+import { attachmentsOf, checkSessionName, nameOfId } from "../../../agent/session/session.ts";
 import { branchSession, createSession as create, type NewSession } from "../../../agent/session/sessions.ts";
 import { ServiceError } from "../../../base/errors.ts";
 import { redact } from "../../../base/observe.ts";
@@ -135,6 +136,28 @@ export async function compressSession(
     const status = submitted.status === "queued" ? "queued" : "running";
     return acceptRun({ submitted, status, replayed: false });
   });
+}
+
+/** GET /v1/sessions/{session_id}/messages/{sequence}/attachments/{index} */
+export async function getSessionAttachment(
+  { path, ctx }: HttpRequest<"getSessionAttachment", HttpContext>,
+  deps: HttpDeps,
+): Promise<HttpResponse<"getSessionAttachment">> {
+  const { sequence, index } = path;
+  const { id } = await sessionOf(path.session_id, ctx, deps);
+  const [row] = await deps.agent.sessions.reads.listMessages(id, {
+    order: "asc",
+    after: sequence - 1,
+    count: 1,
+  });
+  const message = row?.seq === sequence ? (JSON.parse(row.content) as Message) : undefined;
+  const about = message && attachmentsOf(message)[index];
+  if (message?.role !== "user" || !about) {
+    const what = `Message ${sequence} of the session has no attachment ${index}. List the messages to see what they have.`;
+    throw new ServiceError("not_found", what);
+  }
+  const { data = "" } = message.attachments?.[index] ?? {};
+  return { status: 200, body: { object: "agent.session.attachment", ...about, data } };
 }
 
 /** POST /v1/sessions/{session_id}/undo */

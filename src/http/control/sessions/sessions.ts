@@ -6,6 +6,7 @@ import {
   nameOfId,
   sessionNotFound,
   settingsOf,
+  attachmentsOf,
   textOf,
   cursorBehind,
 } from "../../../agent/session/session.ts";
@@ -232,7 +233,6 @@ function toSession(
 export function showMessage(row: MessageRow, hasResults: boolean): SessionMessage {
   const message = JSON.parse(row.content) as Message;
   const isHidden = message.role === "tool" && !hasResults;
-  const user = message.role === "user" ? message : undefined;
   const tool = message.role === "tool" ? message : undefined;
   return {
     object: "agent.session.message",
@@ -246,14 +246,9 @@ export function showMessage(row: MessageRow, hasResults: boolean): SessionMessag
     status: tool?.status ?? null,
     code: tool?.code ?? null,
     duration_seconds: tool?.durationMs === undefined ? null : tool.durationMs / 1000,
-    attachments: (user?.attachments ?? []).map(({ type, name, mediaType, data }) => ({
-      kind: type,
-      name: name ?? null,
-      media_type: mediaType,
-      bytes: Math.floor((data.replace(/=+$/, "").length * 3) / 4),
-    })),
+    attachments: attachmentsOf(message),
     run_id: row.run_id,
-    is_summary: user?.origin === "summary",
+    is_summary: message.role === "user" && message.origin === "summary",
     created_at: row.created_at / 1000,
   };
 }
