@@ -36,6 +36,8 @@ const benches: Readonly<Record<string, () => Promise<{ run(): Promise<readonly B
   cron: () => import("./cron.ts"),
   parsing: () => import("./parsing.ts"),
   sandbox: () => import("./sandbox.ts"),
+  console: () => import("./console.ts"),
+  "console-frames": () => import("./console-frames.ts"),
   postgres: () => import("./postgres.ts"),
   others: () => import("./others.ts"),
 };
