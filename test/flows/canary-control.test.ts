@@ -32,6 +32,7 @@ const LEFT_OUT = new Set([
   "getMessage",
   "getDelivery",
   "getSkill",
+  "getSessionAttachment",
 ]);
 
 test("no answer of the control API and no change of the feed repeats a secret of the home", async (t) => {

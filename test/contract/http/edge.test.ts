@@ -80,7 +80,8 @@ function aSessionOf({ service: { store } }: TestService): Record<string, string>
   return { cookie: `${name}=${"x".repeat(43)}`, "sec-fetch-site": "same-origin" };
 }
 
-const pathOf = ({ route }: NamedOperation) => route.replaceAll(/\{[^}]+\}/g, "x");
+const pathOf = ({ route }: NamedOperation) =>
+  route.replaceAll(/\{(sequence|index)\}/g, "1").replaceAll(/\{[^}]+\}/g, "x");
 
 /** The routes are in a file: an operation that finds its route looks at the database next. */
 async function writeSubscriptions(service: TestService, subscriptions: object): Promise<void> {
