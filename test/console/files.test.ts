@@ -34,6 +34,8 @@ test("files by paste, drop and button", async () => {
   await page.getByLabel("Files for the message").setInputFiles([PICTURE]);
   const chosen = page.getByRole("list", { name: "Attached files" });
   for (const name of ["pasted.png", "notes.md", "pixel.png"]) await chosen.getByText(name).waitFor();
+  const preview = await chosen.locator("img").first().boundingBox();
+  assert.equal(preview?.height, 32, "a preview is small, whatever the size of the picture");
   await chosen.getByRole("button", { name: "Remove pixel.png" }).click();
   await chosen.getByText("pixel.png").waitFor({ state: "detached" });
   await send(page, "What do you see?");
