@@ -80,7 +80,7 @@ function statsOf(total: Total) {
     {
       name: "Model calls",
       value: compactCount(total.model_calls),
-      note: `${compactCount(total.tool_calls)} tool calls`,
+      note: `${compactCount(total.tool_calls)} tool ${total.tool_calls === 1 ? "call" : "calls"}`,
     },
   ];
 }
