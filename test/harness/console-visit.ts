@@ -105,10 +105,18 @@ export function pressAllow({ page, hands }: Visit): Promise<void> {
   return hands.press(page.getByRole("button", { name: "Allow once" }));
 }
 
-/** The command ran, or was cut by a kill: the answer says which. */
 export async function seeAnswer({ page }: Visit): Promise<void> {
   await conversation(page)
-    .getByText(/terminal answered \(\w+\)/)
+    .getByText(/terminal answered \(ok\)/)
+    .waitFor();
+  await page.getByRole("button", { name: "Stop" }).waitFor({ state: "detached" });
+}
+
+/** After a kill the command has been run, or was cut by it: the page says which, and that nobody knows what it did. */
+export async function seeAnswerOrCut({ page }: Visit): Promise<void> {
+  await conversation(page)
+    .getByText(/terminal answered \(ok\)|The server process that ran this ended before the run did/)
+    .first()
     .waitFor();
   await page.getByRole("button", { name: "Stop" }).waitFor({ state: "detached" });
 }
@@ -206,6 +214,14 @@ export async function seeDelivered({ page }: Visit): Promise<void> {
   await page.getByRole("listitem").filter({ hasText: "delivered" }).waitFor();
 }
 
+/** A kill during the attempt leaves open whether it arrived: the page says so and does not send it again by itself. */
+export async function seeDeliveredOrUncertain({ page }: Visit): Promise<void> {
+  await page
+    .locator("header")
+    .getByText(/^(delivered|uncertain)$/)
+    .waitFor();
+}
+
 export async function seeCost(visit: Visit): Promise<void> {
   await goTo(visit, "Usage");
   await visit.page.getByLabel("Total").getByText("Cost").waitFor();
@@ -222,23 +238,23 @@ async function assertAnsweredOnce({ shown }: Visit): Promise<void> {
   assert.match(JSON.stringify(answered[0]?.answer), /once/);
 }
 
-/** Nothing of the visit is lost or there twice. */
-export async function assertOnce(visit: Visit): Promise<void> {
+/** Nothing of the visit is lost or there twice; what a kill may leave open is one of `letters`. */
+export async function assertOnce(visit: Visit, outcomes: readonly string[] = ["delivered"]): Promise<void> {
   const { shown, chats } = visit;
   await assertAnsweredOnce(visit);
   const list = async (path: string) =>
     (await callApi<{ readonly data: readonly Record<string, unknown>[] }>(shown, path)).data;
   const replays = (await list("/v1/webhooks/deliveries")).filter(({ replay_of: origin }) => origin);
   const letters = await list("/v1/outbox");
+  const statuses = letters
+    .filter(({ target }) => String(target).startsWith("telegram"))
+    .map(({ status }) => String(status));
+  const jobs = (await list("/v1/jobs")).map(({ name }) => name);
   assert.deepEqual(
-    {
-      jobs: (await list("/v1/jobs")).map(({ name }) => name),
-      replays: replays.length,
-      letters: letters
-        .filter(({ target }) => String(target).startsWith("telegram"))
-        .map(({ status }) => status),
-      delivered: chats.delivered.length,
-    },
-    { jobs: ["Digest"], replays: 1, letters: ["delivered"], delivered: 1 },
+    { jobs, replays: replays.length, letters: statuses.length },
+    { jobs: ["Digest"], replays: 1, letters: 1 },
   );
+  const [status = ""] = statuses;
+  assert.ok(outcomes.includes(status), status);
+  assert.ok(chats.delivered.length === 1 || (status === "unknown" && chats.delivered.length === 0), status);
 }
