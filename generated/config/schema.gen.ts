@@ -48,7 +48,7 @@ export const configSchema: Readonly<Record<string, unknown>> = {
       description: "Custom slash commands, by name without the slash.",
     },
     api_server: { $ref: "#/$defs/ApiServerConfig", default: {}, description: "The HTTP API." },
-    console: { $ref: "#/$defs/ConsoleConfig", default: {}, description: "The console, pages for browsers." },
+    console: { $ref: "#/$defs/ConsoleConfig", default: {}, description: "The web console." },
     gateway: { $ref: "#/$defs/GatewayConfig", default: {}, description: "The gateway for hosts." },
     acp: { $ref: "#/$defs/AcpConfig", default: {}, description: "The server for editors, `agentd acp`." },
     platforms: {
@@ -72,7 +72,7 @@ export const configSchema: Readonly<Record<string, unknown>> = {
       default: {},
       description: "OpenTelemetry traces and Prometheus metrics.",
     },
-    log: { $ref: "#/$defs/LogConfig", default: {}, description: "The log, on stderr and in a file of the home." },
+    log: { $ref: "#/$defs/LogConfig", default: {}, description: "The log, on stderr and in a file in the home." },
   },
   $defs: {
     AcpConfig: {
@@ -168,7 +168,7 @@ export const configSchema: Readonly<Record<string, unknown>> = {
           maxItems: 64,
           items: { type: "string", minLength: 1, maxLength: 4096 },
           default: [],
-          description: "Additional folders, with their subfolders, that any session may work in. Elsewhere an API key needs the scope admin; the user of this machine (`agentd chat`, `agentd acp`, `agentd cron`) has it.",
+          description: "Additional folders, with their subfolders, that any session may work in. To work in any other folder, an API key needs the scope admin; the user of this machine (`agentd chat`, `agentd acp`, `agentd cron`) has it.",
         },
         max_steps: {
           type: "integer",
@@ -232,7 +232,7 @@ export const configSchema: Readonly<Record<string, unknown>> = {
           type: "string",
           enum: ["allow", "refuse"],
           default: "allow",
-          description: "Whether models may be called whose price is unknown. Budgets in US dollars do not count such calls.",
+          description: "Whether models with an unknown price may be called. Budgets in US dollars do not count such calls.",
         },
       },
     },
@@ -544,7 +544,7 @@ export const configSchema: Readonly<Record<string, unknown>> = {
           minimum: 2,
           maximum: 1000,
           default: 20,
-          description: "Number of newest messages that are kept unchanged. Fewer are kept where they would fill more than half of the context.",
+          description: "Number of newest messages that are kept unchanged. Fewer are kept if they would fill more than half of the context.",
         },
         model: {
           type: "string",
@@ -556,7 +556,7 @@ export const configSchema: Readonly<Record<string, unknown>> = {
     },
     ConsoleConfig: {
       title: "ConsoleConfig",
-      description: "The console, pages for browsers on the port of the HTTP API.",
+      description: "The web console, on the port of the HTTP API.",
       type: "object",
       additionalProperties: false,
       properties: {
@@ -564,7 +564,7 @@ export const configSchema: Readonly<Record<string, unknown>> = {
         allow_plain_http: {
           type: "boolean",
           default: false,
-          description: "Allow sign-in over HTTP without TLS under names of other machines than this one. Everyone on the way can then read the session.",
+          description: "Allow sign-in over HTTP without TLS at addresses other than loopback. Anyone on the network path can then read the session.",
         },
       },
     },
@@ -1366,7 +1366,7 @@ export const configSchema: Readonly<Record<string, unknown>> = {
           minimum: 1024,
           maximum: 67108864,
           default: 1048576,
-          description: "Maximum text, reasoning and tool arguments of one model call. A longer answer is truncated and ends with the finish reason length. Larger answers block other clients for longer while they are stored.",
+          description: "Maximum text, reasoning and tool arguments of one model call. A longer answer is truncated and ends with the finish reason `length`. Larger answers block other clients for longer while they are stored.",
         },
         slow_reader_seconds: {
           type: "number",
@@ -1386,7 +1386,7 @@ export const configSchema: Readonly<Record<string, unknown>> = {
     },
     LogConfig: {
       title: "LogConfig",
-      description: "The log, on stderr and in a file of the home.",
+      description: "The log, on stderr and in a file in the home.",
       type: "object",
       additionalProperties: false,
       properties: {
@@ -1756,13 +1756,13 @@ export const configSchema: Readonly<Record<string, unknown>> = {
           type: "number",
           minimum: 0,
           maximum: 100000,
-          description: "Price of input that is read from a cache. Default: as other input.",
+          description: "Price of input that is read from a cache. Default: the price of other input.",
         },
         cache_write: {
           type: "number",
           minimum: 0,
           maximum: 100000,
-          description: "Price of input that is written to a cache. Default: as other input.",
+          description: "Price of input that is written to a cache. Default: the price of other input.",
         },
       },
     },
@@ -1812,7 +1812,7 @@ export const configSchema: Readonly<Record<string, unknown>> = {
           type: "array",
           maxItems: 256,
           items: { $ref: "#/$defs/PriceConfig" },
-          description: "Prices of this provider's models; the first entry that matches the name of a model counts. Without one, models of this machine cost nothing, and others have the price of the list that comes with agentd, if it has one.",
+          description: "Prices of this provider's models; the first entry that matches the name of a model applies. If none matches, models on this machine cost nothing, and other models have their price in the list that comes with agentd, if it includes them.",
         },
         timeout_seconds: {
           type: "number",
@@ -2441,7 +2441,7 @@ export const configSchema: Readonly<Record<string, unknown>> = {
           maxItems: 64,
           items: { type: "string", minLength: 1, maxLength: 4096 },
           default: [],
-          description: "Hidden folders and files that sandboxed commands may read anyway, such as a folder in your home. The home of agentd cannot be listed.",
+          description: "Hidden folders and files that sandboxed commands may read anyway, such as a folder in your home. The home of agentd cannot be in this list.",
         },
         sandbox_hidden: {
           type: "array",
@@ -2681,7 +2681,7 @@ export const configSchema: Readonly<Record<string, unknown>> = {
           type: "string",
           enum: ["signature", "bearer", "basic", "path"],
           default: "signature",
-          description: "How a sender that does not sign proves itself with the secret. bearer: `Authorization: Bearer SECRET`; basic: the password of HTTP basic authentication, with any user name; path: POST /webhooks/<name>/<secret>. Signatures are accepted too.",
+          description: "How a sender that does not sign its requests sends the secret. bearer: `Authorization: Bearer SECRET`; basic: the password of HTTP basic authentication, with any user name; path: POST /webhooks/<name>/<secret>. Signatures are accepted too.",
         },
         scheme: {
           type: "string",

@@ -73,7 +73,7 @@ export type Config = {
      */
     api_server: ApiServerConfig;
     /**
-     * The console, pages for browsers.
+     * The web console.
      */
     console: ConsoleConfig;
     /**
@@ -117,7 +117,7 @@ export type Config = {
      */
     telemetry: TelemetryConfig;
     /**
-     * The log, on stderr and in a file of the home.
+     * The log, on stderr and in a file in the home.
      */
     log: LogConfig;
 };
@@ -185,7 +185,7 @@ export type AgentConfig = {
      */
     workspace?: string;
     /**
-     * Additional folders, with their subfolders, that any session may work in. Elsewhere an API key needs the scope admin; the user of this machine (`agentd chat`, `agentd acp`, `agentd cron`) has it.
+     * Additional folders, with their subfolders, that any session may work in. To work in any other folder, an API key needs the scope admin; the user of this machine (`agentd chat`, `agentd acp`, `agentd cron`) has it.
      */
     workspace_roots: Array<string>;
     /**
@@ -217,7 +217,7 @@ export type AgentConfig = {
      */
     day_cost_budget: number;
     /**
-     * Whether models may be called whose price is unknown. Budgets in US dollars do not count such calls.
+     * Whether models with an unknown price may be called. Budgets in US dollars do not count such calls.
      */
     unpriced: 'allow' | 'refuse';
 };
@@ -433,7 +433,7 @@ export type CompressionConfig = {
      */
     threshold: number;
     /**
-     * Number of newest messages that are kept unchanged. Fewer are kept where they would fill more than half of the context.
+     * Number of newest messages that are kept unchanged. Fewer are kept if they would fill more than half of the context.
      */
     keep_messages: number;
     /**
@@ -445,7 +445,7 @@ export type CompressionConfig = {
 /**
  * ConsoleConfig
  *
- * The console, pages for browsers on the port of the HTTP API.
+ * The web console, on the port of the HTTP API.
  */
 export type ConsoleConfig = {
     /**
@@ -453,7 +453,7 @@ export type ConsoleConfig = {
      */
     enabled: boolean;
     /**
-     * Allow sign-in over HTTP without TLS under names of other machines than this one. Everyone on the way can then read the session.
+     * Allow sign-in over HTTP without TLS at addresses other than loopback. Anyone on the network path can then read the session.
      */
     allow_plain_http: boolean;
 };
@@ -1105,7 +1105,7 @@ export type LimitsConfig = {
      */
     max_reader_bytes: number;
     /**
-     * Maximum text, reasoning and tool arguments of one model call. A longer answer is truncated and ends with the finish reason length. Larger answers block other clients for longer while they are stored.
+     * Maximum text, reasoning and tool arguments of one model call. A longer answer is truncated and ends with the finish reason `length`. Larger answers block other clients for longer while they are stored.
      */
     max_answer_bytes: number;
     /**
@@ -1121,7 +1121,7 @@ export type LimitsConfig = {
 /**
  * LogConfig
  *
- * The log, on stderr and in a file of the home.
+ * The log, on stderr and in a file in the home.
  */
 export type LogConfig = {
     /**
@@ -1467,11 +1467,11 @@ export type PriceConfig = {
      */
     output: number;
     /**
-     * Price of input that is read from a cache. Default: as other input.
+     * Price of input that is read from a cache. Default: the price of other input.
      */
     cache_read?: number;
     /**
-     * Price of input that is written to a cache. Default: as other input.
+     * Price of input that is written to a cache. Default: the price of other input.
      */
     cache_write?: number;
 };
@@ -1509,7 +1509,7 @@ export type ProviderConfig = {
      */
     context_tokens?: number;
     /**
-     * Prices of this provider's models; the first entry that matches the name of a model counts. Without one, models of this machine cost nothing, and others have the price of the list that comes with agentd, if it has one.
+     * Prices of this provider's models; the first entry that matches the name of a model applies. If none matches, models on this machine cost nothing, and other models have their price in the list that comes with agentd, if it includes them.
      */
     prices?: Array<PriceConfig>;
     /**
@@ -2019,7 +2019,7 @@ export type TerminalConfig = {
      */
     sandbox_writable: Array<string>;
     /**
-     * Hidden folders and files that sandboxed commands may read anyway, such as a folder in your home. The home of agentd cannot be listed.
+     * Hidden folders and files that sandboxed commands may read anyway, such as a folder in your home. The home of agentd cannot be in this list.
      */
     sandbox_readable: Array<string>;
     /**
@@ -2239,7 +2239,7 @@ export type WebhookRouteConfig = {
      */
     secrets?: Array<string>;
     /**
-     * How a sender that does not sign proves itself with the secret. bearer: `Authorization: Bearer SECRET`; basic: the password of HTTP basic authentication, with any user name; path: POST /webhooks/<name>/<secret>. Signatures are accepted too.
+     * How a sender that does not sign its requests sends the secret. bearer: `Authorization: Bearer SECRET`; basic: the password of HTTP basic authentication, with any user name; path: POST /webhooks/<name>/<secret>. Signatures are accepted too.
      */
     auth: 'signature' | 'bearer' | 'basic' | 'path';
     /**

@@ -85,7 +85,7 @@ export interface GatewayRequests {
     readonly result: T.CreatedSession;
     readonly error: 4001 | 4002 | 4022 | 4090;
   };
-  /** Lists saved sessions, newest first. */
+  /** Lists saved sessions, newest first */
   "session.list": {
     readonly params: WithDefaults<T.SessionListParams, "limit">;
     /** As it may be sent: what has a default may be left out. */
@@ -501,7 +501,7 @@ export interface GatewayRequests {
     readonly result: T.PasteCollapseResult;
     readonly error: 4004 | 4018 | 5011;
   };
-  /** Sets the width of the host's terminal. */
+  /** Sets the width of the host's terminal */
   "terminal.resize": {
     readonly params: WithDefaults<T.TerminalResizeParams, "cols">;
     /** As it may be sent: what has a default may be left out. */
@@ -509,7 +509,7 @@ export interface GatewayRequests {
     readonly result: T.ResizeResult;
     readonly error: 4001;
   };
-  /** Attaches the image in the server's clipboard. */
+  /** Attaches the image in the server's clipboard */
   "clipboard.paste": {
     readonly params: T.ClipboardPasteParams;
     /** As it may be sent: what has a default may be left out. */

@@ -364,7 +364,7 @@ export interface Operations {
       | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateJobErrors[429] }
       | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateJobErrors[503] }
   };
-  /** Import jobs of another service */
+  /** Import jobs from another service */
   importJobs: {
     request: { readonly query: WithDefaults<NonNullable<T.ImportJobsData["query"]>, "dry_run">; readonly headers: LowercaseKeys<NonNullable<T.ImportJobsData["headers"]>>; readonly body: NonNullable<T.ImportJobsData["body"]> };
     response:
@@ -539,7 +539,7 @@ export interface Operations {
       | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetSchedulerErrors[429] }
       | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetSchedulerErrors[503] }
   };
-  /** Get what a schedule means */
+  /** Preview a schedule */
   previewSchedule: {
     request: { readonly query: WithDefaults<NonNullable<T.PreviewScheduleData["query"]>, "count">; readonly headers: LowercaseKeys<NonNullable<T.PreviewScheduleData["headers"]>> };
     response:
@@ -775,7 +775,7 @@ export interface Operations {
       | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListMcpServersErrors[429] }
       | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListMcpServersErrors[503] }
   };
-  /** Connect the MCP servers again */
+  /** Reconnect the MCP servers */
   reloadMcp: {
     request: { readonly headers: LowercaseKeys<NonNullable<T.ReloadMcpData["headers"]>>; readonly body?: NonNullable<T.ReloadMcpData["body"]> };
     response:
@@ -1280,7 +1280,7 @@ export interface Operations {
       | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListDeliveriesErrors[429] }
       | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListDeliveriesErrors[503] }
   };
-  /** Replay the deliveries of a time */
+  /** Replay the deliveries of a time window */
   replayDeliveries: {
     request: { readonly query: WithDefaults<NonNullable<T.ReplayDeliveriesData["query"]>, "dry_run">; readonly headers: LowercaseKeys<NonNullable<T.ReplayDeliveriesData["headers"]>>; readonly body: NonNullable<T.ReplayDeliveriesData["body"]> };
     response:
@@ -1406,7 +1406,7 @@ export interface Operations {
       | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateConsoleCodeErrors[429] }
       | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateConsoleCodeErrors[503] }
   };
-  /** Get who is signed in */
+  /** Show who is signed in */
   getConsoleSession: {
     request: {};
     response:

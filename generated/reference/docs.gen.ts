@@ -141,7 +141,7 @@ td:empty{display:none}
 <ul>
 <li><a href="#operation-list-jobs"><b class="badge get">GET</b> <span>List scheduled jobs, newest first</span></a></li>
 <li><a href="#operation-create-job"><b class="badge post">POST</b> <span>Create a scheduled job</span></a></li>
-<li><a href="#operation-import-jobs"><b class="badge post">POST</b> <span>Import jobs of another service</span></a></li>
+<li><a href="#operation-import-jobs"><b class="badge post">POST</b> <span>Import jobs from another service</span></a></li>
 <li><a href="#operation-get-job"><b class="badge get">GET</b> <span>Get a scheduled job</span></a></li>
 <li><a href="#operation-delete-job"><b class="badge delete">DELETE</b> <span>Delete a scheduled job</span></a></li>
 <li><a href="#operation-update-job"><b class="badge patch">PATCH</b> <span>Change a scheduled job</span></a></li>
@@ -154,7 +154,7 @@ td:empty{display:none}
 <li><a href="#operation-get-occurrence-output"><b class="badge get">GET</b> <span>Get the output of an occurrence</span></a></li>
 <li><a href="#operation-get-calendar"><b class="badge get">GET</b> <span>Show past and planned runs</span></a></li>
 <li><a href="#operation-get-scheduler"><b class="badge get">GET</b> <span>Get the status of the scheduler</span></a></li>
-<li><a href="#operation-preview-schedule"><b class="badge get">GET</b> <span>Get what a schedule means</span></a></li>
+<li><a href="#operation-preview-schedule"><b class="badge get">GET</b> <span>Preview a schedule</span></a></li>
 </ul>
 <p><a href="#tag-outbox"><span>Outbox</span></a></p>
 <ul>
@@ -182,7 +182,7 @@ td:empty{display:none}
 <li><a href="#operation-rotate-route-secret"><b class="badge post">POST</b> <span>Replace the secret of a webhook route</span></a></li>
 <li><a href="#operation-test-route"><b class="badge post">POST</b> <span>Test a webhook route</span></a></li>
 <li><a href="#operation-list-deliveries"><b class="badge get">GET</b> <span>List webhook deliveries, newest first</span></a></li>
-<li><a href="#operation-replay-deliveries"><b class="badge post">POST</b> <span>Replay the deliveries of a time</span></a></li>
+<li><a href="#operation-replay-deliveries"><b class="badge post">POST</b> <span>Replay the deliveries of a time window</span></a></li>
 <li><a href="#operation-get-delivery"><b class="badge get">GET</b> <span>Get a webhook delivery</span></a></li>
 <li><a href="#operation-replay-delivery"><b class="badge post">POST</b> <span>Replay a webhook delivery</span></a></li>
 </ul>
@@ -232,7 +232,7 @@ td:empty{display:none}
 <li><a href="#operation-list-toolsets"><b class="badge get">GET</b> <span>List toolsets</span></a></li>
 <li><a href="#operation-list-tools"><b class="badge get">GET</b> <span>List tools, by name</span></a></li>
 <li><a href="#operation-list-mcp-servers"><b class="badge get">GET</b> <span>List MCP servers, by name</span></a></li>
-<li><a href="#operation-reload-mcp"><b class="badge post">POST</b> <span>Connect the MCP servers again</span></a></li>
+<li><a href="#operation-reload-mcp"><b class="badge post">POST</b> <span>Reconnect the MCP servers</span></a></li>
 </ul>
 <p><a href="#tag-events"><span>Events</span></a></p>
 <ul>
@@ -254,7 +254,7 @@ td:empty{display:none}
 <p><a href="#tag-console"><span>Console</span></a></p>
 <ul>
 <li><a href="#operation-create-console-code"><b class="badge post">POST</b> <span>Create a code that signs a browser in</span></a></li>
-<li><a href="#operation-get-console-session"><b class="badge get">GET</b> <span>Get who is signed in</span></a></li>
+<li><a href="#operation-get-console-session"><b class="badge get">GET</b> <span>Show who is signed in</span></a></li>
 <li><a href="#operation-create-console-session"><b class="badge post">POST</b> <span>Sign a browser in</span></a></li>
 <li><a href="#operation-delete-console-session"><b class="badge delete">DELETE</b> <span>Sign this browser out</span></a></li>
 <li><a href="#operation-list-console-sessions"><b class="badge get">GET</b> <span>List the browsers that are signed in with this key, newest first</span></a></li>
@@ -636,7 +636,7 @@ td:empty{display:none}
 <main id="main">
 <h1>agentd HTTP API</h1>
 <p>Drive the agent with any OpenAI-style client and observe its runs.</p>
-<p>Every chat and every response is a run: its events are journaled, can be followed at <code>/v1/runs/{run_id}/events</code> and resume with <code>Last-Event-ID</code>. An operation with <code>x-sse</code> also answers with server-sent events (<code>text/event-stream</code>): <code>data</code> names the schema of each event, <code>event</code> and <code>id</code> name the fields that hold its name and id, and <code>terminator</code> is the text that ends the stream. Every response carries <code>X-Request-Id</code>. Every error body is an ErrorEnvelope. An unknown path returns 404 <code>not_found</code>, an unsupported method 405 <code>method_not_allowed</code> with <code>Allow</code>. An operation with <code>x-strict-query</code> refuses an unknown query parameter, or an unknown value of one, with 400 <code>unsupported_parameter</code>. A list parameter takes several values separated by commas and matches any of them. <code>PATCH</code> takes a JSON Merge Patch (RFC 7396). With <code>If-Match</code>, a change applies only to the version with that <code>ETag</code>; otherwise it returns 412 <code>precondition_failed</code> and the current ETag in <code>details.etag</code>. Every operation with a key takes <code>X-Agent-Owner</code>: with the scope admin, a request acts for that owner instead of the key&#39;s own.</p>
+<p>Every chat and every response is a run: its events are journaled and can be followed at <code>/v1/runs/{run_id}/events</code>; <code>Last-Event-ID</code> resumes the stream. An operation with <code>x-sse</code> also answers with server-sent events (<code>text/event-stream</code>): <code>data</code> names the schema of each event, <code>event</code> and <code>id</code> name the fields that hold its name and id, and <code>terminator</code> is the text that ends the stream. Every response carries <code>X-Request-Id</code>. Every error body is an ErrorEnvelope. An unknown path returns 404 <code>not_found</code>, an unsupported method 405 <code>method_not_allowed</code> with <code>Allow</code>. An operation with <code>x-strict-query</code> refuses an unknown query parameter, or an unknown value of one, with 400 <code>unsupported_parameter</code>. A list parameter takes several values separated by commas and matches any of them. <code>PATCH</code> takes a JSON Merge Patch (RFC 7396). With <code>If-Match</code>, a change applies only to the version with that <code>ETag</code>; otherwise it returns 412 <code>precondition_failed</code> and the current ETag in <code>details.etag</code>. Every operation that requires a key accepts <code>X-Agent-Owner</code>: with the scope admin, a request acts for that owner instead of the key&#39;s own.</p>
 <p>Server: <code>http://127.0.0.1:8642</code> – The gateway.</p>
 <section id="authentication">
 <h2><a href="#authentication">Authentication</a></h2>
@@ -753,7 +753,7 @@ td:empty{display:none}
 <thead><tr><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
 <tr><td><a href="#schema-chat-completion-chunk">ChatCompletionChunk</a></td><td></td></tr>
-<tr><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>Body of every error answer.</td></tr>
+<tr><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>Body of every error response.</td></tr>
 </tbody>
 </table>
 </section>
@@ -1079,9 +1079,9 @@ td:empty{display:none}
 <tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
 <tr><td><code>status</code></td><td>query</td><td>array of <a href="#schema-run-status">RunStatus</a></td><td>Any of these statuses.</td></tr>
 <tr><td><code>kind</code></td><td>query</td><td>array of <a href="#schema-run-kind">RunKind</a></td><td>Any of these kinds.</td></tr>
-<tr><td><code>source</code></td><td>query</td><td>array of string</td><td>Any of these sources of their sessions, such as http, webhook or cron. Each at most 64 characters.</td></tr>
+<tr><td><code>source</code></td><td>query</td><td>array of string</td><td>Runs of sessions with any of these sources, such as http, webhook or cron. Each at most 64 characters.</td></tr>
 <tr><td><code>model</code></td><td>query</td><td>array of string</td><td>Any of these models, each <code>provider:model</code>. Each at most 256 characters.</td></tr>
-<tr><td><code>key</code></td><td>query</td><td>array of string</td><td>Any of these names of keys. Each at most 64 characters.</td></tr>
+<tr><td><code>key</code></td><td>query</td><td>array of string</td><td>Any of these API keys, by name. Each at most 64 characters.</td></tr>
 <tr><td><code>parent_id</code></td><td>query</td><td>string</td><td>Only sub-agents of this run. At most 256 characters.</td></tr>
 <tr><td><code>session_id</code></td><td>query</td><td>string</td><td>At most 256 characters.</td></tr>
 <tr><td><code>q</code></td><td>query</td><td>string</td><td>Part of <code>input_preview</code>, or the id. At most 256 characters.</td></tr>
@@ -1668,7 +1668,7 @@ td:empty{display:none}
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>title</code></td><td>string or null</td><td>At most 120 characters, unique among forks.</td></tr>
+<tr><td><code>title</code></td><td>string or null</td><td>At most 120 characters, unique among branches.</td></tr>
 <tr><td><code>model</code></td><td>string or null</td><td><code>provider:model</code> or <code>model</code>. At most 256 characters.</td></tr>
 <tr><td><code>reasoning_effort</code></td><td><a href="#schema-reasoning-effort">ReasoningEffort</a> or null</td><td></td></tr>
 <tr><td><code>cwd</code></td><td>string or null</td><td>An existing folder, absolute, inside agent.workspace or agent.workspace_roots; with the scope admin any folder. At most 4096 characters.</td></tr>
@@ -1793,7 +1793,7 @@ td:empty{display:none}
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>title</code></td><td>string or null</td><td>Null: the next number of the parent&#39;s title. At most 512 characters.</td></tr>
+<tr><td><code>title</code></td><td>string or null</td><td>Null: the parent&#39;s title with the next number. At most 512 characters.</td></tr>
 <tr><td><code>through_message</code></td><td>integer or null</td><td><code>sequence</code> of the last message to copy. Null: the last complete one. At least 1.</td></tr>
 </tbody>
 </table>
@@ -1825,7 +1825,7 @@ td:empty{display:none}
 <section id="operation-compress-session" class="entry">
 <h3><a href="#operation-compress-session"><b class="badge post">POST</b> <code>/v1/sessions/{session_id}/compress</code></a></h3>
 <p>Compress the conversation</p>
-<p>Starts a run of the kind <code>compression</code>, which replaces the older messages that the model gets by a summary. Its last event but one is <code>compression.completed</code>. While a run is active: 409 <code>session_busy</code>.</p>
+<p>Starts a run of the kind <code>compression</code>, which replaces the older messages in the model&#39;s input with a summary. Its second-to-last event is <code>compression.completed</code>. While a run is active: 409 <code>session_busy</code>.</p>
 <p>Operation <code>compressSession</code>. Needs a key with the scope <code>sessions</code>.</p>
 <section id="operation-compress-session-parameters">
 <h4><a href="#operation-compress-session-parameters">Parameters</a></h4>
@@ -1925,7 +1925,7 @@ td:empty{display:none}
 <section id="operation-export-session" class="entry">
 <h3><a href="#operation-export-session"><b class="badge get">GET</b> <code>/v1/sessions/{session_id}/export</code></a></h3>
 <p>Export a session</p>
-<p>Streams the whole conversation with its tool calls, without secrets. json: a Session and its SessionMessages. jsonl: the same, one a line. markdown: for people.</p>
+<p>Streams the whole conversation with its tool calls, without secrets. json: a Session and its SessionMessages. jsonl: the same, one per line. markdown: for people.</p>
 <p>Operation <code>exportSession</code>. Needs a key with the scope <code>read</code>.</p>
 <section id="operation-export-session-parameters">
 <h4><a href="#operation-export-session-parameters">Parameters</a></h4>
@@ -2315,7 +2315,7 @@ td:empty{display:none}
 <tr><td><code>name</code></td><td>string or null</td><td>At most 100 characters. Default: start of the prompt.</td></tr>
 <tr><td><code>deliver</code></td><td>string or null</td><td>Where the answer goes, separated by commas, such as <code>telegram:-100123</code>. Default: <code>local</code>, a file only.</td></tr>
 <tr><td><code>failure_deliver</code></td><td>string or null</td><td>Where failures go. Default: as <code>deliver</code>.</td></tr>
-<tr><td><code>repeat</code></td><td>integer or null</td><td>How many scheduled times run. Default: no limit.</td></tr>
+<tr><td><code>repeat</code></td><td>integer or null</td><td>Number of scheduled runs. Default: no limit.</td></tr>
 <tr><td><code>skills</code></td><td>array of string or null</td><td></td></tr>
 <tr><td><code>script</code></td><td>string or null</td><td>A file in <code>&lt;home&gt;/scripts</code> that runs first.</td></tr>
 <tr><td><code>no_agent</code></td><td>boolean or null</td><td>True: the output of the script is the message.</td></tr>
@@ -2363,8 +2363,8 @@ td:empty{display:none}
 </section>
 <section id="operation-import-jobs" class="entry">
 <h3><a href="#operation-import-jobs"><b class="badge post">POST</b> <code>/v1/jobs/import</code></a></h3>
-<p>Import jobs of another service</p>
-<p>Creates a job from each usable entry of a <code>jobs.json</code>, under its id: an id that exists stays unchanged, so a second import adds nothing. An entry that cannot be used does not stop the others. At most 1,000 entries.</p>
+<p>Import jobs from another service</p>
+<p>Creates a job from each usable entry of a <code>jobs.json</code>, under the id of the entry. A job that already has that id stays unchanged, so a second import adds nothing. An entry that cannot be used does not stop the others. At most 1,000 entries.</p>
 <p>Operation <code>importJobs</code>. Needs a key with the scope <code>jobs</code>.</p>
 <section id="operation-import-jobs-parameters">
 <h4><a href="#operation-import-jobs-parameters">Parameters</a></h4>
@@ -2615,7 +2615,7 @@ td:empty{display:none}
 <section id="operation-resume-job" class="entry">
 <h3><a href="#operation-resume-job"><b class="badge post">POST</b> <code>/v1/jobs/{job_id}/resume</code></a></h3>
 <p>Resume a scheduled job</p>
-<p>A repeating job continues at its next time. A job that runs once and has passed needs a new time.</p>
+<p>A repeating job continues at its next time. A one-time job whose time has passed needs a new time.</p>
 <p>Operation <code>resumeJob</code>. Needs a key with the scope <code>jobs</code>.</p>
 <section id="operation-resume-job-parameters">
 <h4><a href="#operation-resume-job-parameters">Parameters</a></h4>
@@ -2664,7 +2664,7 @@ td:empty{display:none}
 <section id="operation-run-job" class="entry">
 <h3><a href="#operation-run-job"><b class="badge post">POST</b> <code>/v1/jobs/{job_id}/run</code></a></h3>
 <p>Run a scheduled job now</p>
-<p>Runs outside the schedule, once a scheduler claims it. A second request before that joins the first. A paused job stays paused.</p>
+<p>Runs the job outside its schedule, as soon as a scheduler claims it. A second request before that joins the first. A paused job stays paused.</p>
 <p>Operation <code>runJob</code>. Needs a key with the scope <code>jobs</code>.</p>
 <section id="operation-run-job-parameters">
 <h4><a href="#operation-run-job-parameters">Parameters</a></h4>
@@ -2911,8 +2911,8 @@ td:empty{display:none}
 </section>
 <section id="operation-preview-schedule" class="entry">
 <h3><a href="#operation-preview-schedule"><b class="badge get">GET</b> <code>/v1/scheduler/preview</code></a></h3>
-<p>Get what a schedule means</p>
-<p>Reads a schedule as people write it, and returns its next times as the scheduler computes them from now. Stores nothing. Other text returns 400 <code>invalid_schedule</code> with what to write instead.</p>
+<p>Preview a schedule</p>
+<p>Reads a schedule as people write it, and returns its next times as the scheduler computes them from now. Stores nothing. Text that is not a schedule returns 400 <code>invalid_schedule</code>, which says what to write instead.</p>
 <p>Operation <code>previewSchedule</code>. Needs a key with the scope <code>read</code>.</p>
 <section id="operation-preview-schedule-parameters">
 <h4><a href="#operation-preview-schedule-parameters">Parameters</a></h4>
@@ -2921,7 +2921,7 @@ td:empty{display:none}
 <tbody>
 <tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
 <tr><td><code>schedule</code></td><td>query</td><td>string</td><td>Required. Such as <code>every 30m</code>, <code>weekdays at 9am</code> or <code>0 9 * * 1-5</code>. 1 to 256 characters.</td></tr>
-<tr><td><code>time_zone</code></td><td>query</td><td>string</td><td>IANA name. Default: that of the configuration. 1 to 64 characters.</td></tr>
+<tr><td><code>time_zone</code></td><td>query</td><td>string</td><td>IANA name. Default: the configured zone. 1 to 64 characters.</td></tr>
 <tr><td><code>count</code></td><td>query</td><td>integer</td><td>Number of times. 1 to 50; default <code>5</code>.</td></tr>
 </tbody>
 </table>
@@ -3547,7 +3547,7 @@ td:empty{display:none}
 <section id="operation-delete-route" class="entry">
 <h3><a href="#operation-delete-route"><b class="badge delete">DELETE</b> <code>/v1/webhooks/routes/{route_name}</code></a></h3>
 <p>Delete a webhook route</p>
-<p>Its deliveries, runs and messages stay. A configured route stays: 409 <code>route_is_static</code>.</p>
+<p>Its deliveries, runs and messages stay. A configured route cannot be deleted: 409 <code>route_is_static</code>.</p>
 <p>Operation <code>deleteRoute</code>. Needs a key with the scope <code>webhooks</code>.</p>
 <section id="operation-delete-route-parameters">
 <h4><a href="#operation-delete-route-parameters">Parameters</a></h4>
@@ -3582,7 +3582,7 @@ td:empty{display:none}
 <section id="operation-update-route" class="entry">
 <h3><a href="#operation-update-route"><b class="badge patch">PATCH</b> <code>/v1/webhooks/routes/{route_name}</code></a></h3>
 <p>Change a webhook route</p>
-<p>Applies from the next request on. A configured route does not change: 409 <code>route_is_static</code>.</p>
+<p>Applies from the next request on. A configured route cannot be changed: 409 <code>route_is_static</code>.</p>
 <p>Operation <code>updateRoute</code>. Needs a key with the scope <code>webhooks</code>.</p>
 <section id="operation-update-route-parameters">
 <h4><a href="#operation-update-route-parameters">Parameters</a></h4>
@@ -3777,7 +3777,7 @@ td:empty{display:none}
 <tr><td><code>route</code></td><td>query</td><td>array of string</td><td>Any of these routes. Each at most 256 characters.</td></tr>
 <tr><td><code>status</code></td><td>query</td><td>array of <a href="#schema-delivery-status">DeliveryStatus</a></td><td>Any of these statuses.</td></tr>
 <tr><td><code>event</code></td><td>query</td><td>array of string</td><td>Any of these event types. Each at most 256 characters.</td></tr>
-<tr><td><code>delivery_id</code></td><td>query</td><td>string</td><td>The sender&#39;s id. At most 512 characters.</td></tr>
+<tr><td><code>delivery_id</code></td><td>query</td><td>string</td><td>The id that the sender gave the delivery. At most 512 characters.</td></tr>
 <tr><td><code>replay_of</code></td><td>query</td><td>string</td><td>Only replays of this delivery. At most 256 characters.</td></tr>
 <tr><td><code>from</code></td><td>query</td><td>string</td><td>Inclusive. Unix time in seconds, or RFC 3339. At most 64 characters.</td></tr>
 <tr><td><code>to</code></td><td>query</td><td>string</td><td>Exclusive. Unix time in seconds, or RFC 3339. At most 64 characters.</td></tr>
@@ -3806,8 +3806,8 @@ td:empty{display:none}
 </section>
 <section id="operation-replay-deliveries" class="entry">
 <h3><a href="#operation-replay-deliveries"><b class="badge post">POST</b> <code>/v1/webhooks/deliveries/replay</code></a></h3>
-<p>Replay the deliveries of a time</p>
-<p>Replays the deliveries of a route that came in a window of time, oldest first, at most 1,000 a call. It leaves out replays, and deliveries whose replay is open or has succeeded. While <code>has_more</code> is true, repeat the request with <code>after</code>.</p>
+<p>Replay the deliveries of a time window</p>
+<p>Replays the deliveries of a route that arrived in a time window, oldest first, at most 1,000 per request. It leaves out replays, and deliveries whose replay is open or has succeeded. While <code>has_more</code> is true, repeat the request with <code>after</code>.</p>
 <p>Operation <code>replayDeliveries</code>. Needs a key with the scope <code>webhooks</code>.</p>
 <section id="operation-replay-deliveries-parameters">
 <h4><a href="#operation-replay-deliveries-parameters">Parameters</a></h4>
@@ -3831,7 +3831,7 @@ td:empty{display:none}
 <tr><td><code>to</code></td><td>number or null</td><td>Exclusive. Null: now. At least 0.</td></tr>
 <tr><td><code>status</code></td><td>array of <a href="#schema-delivery-status">DeliveryStatus</a> or null</td><td>Any of these statuses. Null: failed and interrupted. Not empty.</td></tr>
 <tr><td><code>limit</code></td><td>integer or null</td><td>Null: 100. 1 to 1000.</td></tr>
-<tr><td><code>after</code></td><td>string or null</td><td><code>last_id</code> of the previous answer. At most 256 characters.</td></tr>
+<tr><td><code>after</code></td><td>string or null</td><td><code>last_id</code> of the previous response. At most 256 characters.</td></tr>
 </tbody>
 </table>
 <p>Other fields are refused.</p>
@@ -3841,7 +3841,7 @@ td:empty{display:none}
 <table class="c3 status">
 <thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>200</code></td><td><a href="#schema-replay-result">ReplayResult</a></td><td>Numbers of found, replayed and refused deliveries. Headers: <code>X-Agent-Dry-Run</code> (<code>true</code>: nothing was stored or sent.), <code>Idempotency-Replayed</code>.</td></tr>
+<tr><td><code>200</code></td><td><a href="#schema-replay-result">ReplayResult</a></td><td>Counts of the found, the replayed and the refused deliveries. Headers: <code>X-Agent-Dry-Run</code> (<code>true</code>: nothing was stored or sent.), <code>Idempotency-Replayed</code>.</td></tr>
 <tr><td><code>400</code>, <code>403</code>, <code>404</code>, <code>408</code>, <code>409</code>, <code>413</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 <tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
 <tr><td><code>415</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The body is not JSON, or it is compressed. In the latter case <code>Accept-Encoding</code> is <code>identity</code>. Headers: <code>Accept-Encoding</code>.</td></tr>
@@ -3953,7 +3953,7 @@ td:empty{display:none}
 <section id="operation-get-config" class="entry">
 <h3><a href="#operation-get-config"><b class="badge get">GET</b> <code>/v1/config</code></a></h3>
 <p>Get the configuration</p>
-<p>With the scope read. The <code>ETag</code> is that of the file.</p>
+<p>Requires the scope read. The <code>ETag</code> is that of the file.</p>
 <p>Operation <code>getConfig</code>. Needs a key with the scope <code>read</code>.</p>
 <section id="operation-get-config-parameters">
 <h4><a href="#operation-get-config-parameters">Parameters</a></h4>
@@ -3970,7 +3970,7 @@ td:empty{display:none}
 <thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
 <tbody>
 <tr><td><code>200</code></td><td><a href="#schema-config-view">ConfigView</a></td><td>The configuration. Headers: <code>ETag</code> (Version of the fields that clients can change. Send it as <code>If-Match</code> with a change.).</td></tr>
-<tr><td><code>304</code></td><td>none</td><td>It has the ETag of <code>If-None-Match</code>. Headers: <code>ETag</code> (Version of the fields that clients can change. Send it as <code>If-Match</code> with a change.).</td></tr>
+<tr><td><code>304</code></td><td>none</td><td>The file has the ETag of <code>If-None-Match</code>. Headers: <code>ETag</code> (Version of the fields that clients can change. Send it as <code>If-Match</code> with a change.).</td></tr>
 <tr><td><code>400</code>, <code>403</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 <tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
 <tr><td><code>429</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
@@ -3986,7 +3986,7 @@ td:empty{display:none}
 <section id="operation-update-config" class="entry">
 <h3><a href="#operation-update-config"><b class="badge patch">PATCH</b> <code>/v1/config</code></a></h3>
 <p>Change the configuration file</p>
-<p>Comments and the order of the file stay. <code>If-Match</code> is required: 428 <code>precondition_required</code>. A patch with a mistake changes nothing: 400 <code>invalid_config</code> lists all in <code>details.issues</code>. A secret must be a reference such as <code>env:NAME</code>, and the text <code>[redacted]</code> is refused: 400 <code>secret_not_allowed</code>.</p>
+<p>Comments and the order of the file stay. <code>If-Match</code> is required; without it: 428 <code>precondition_required</code>. A patch with mistakes changes nothing: 400 <code>invalid_config</code> lists all of them in <code>details.issues</code>. A secret must be a reference such as <code>env:NAME</code>, and the text <code>[redacted]</code> is refused: 400 <code>secret_not_allowed</code>.</p>
 <p>Operation <code>updateConfig</code>. Needs a key with the scope <code>admin</code>.</p>
 <section id="operation-update-config-parameters">
 <h4><a href="#operation-update-config-parameters">Parameters</a></h4>
@@ -4105,7 +4105,7 @@ td:empty{display:none}
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>value</code></td><td>string</td><td>Required. One line, without backslashes and without all three kinds of quotes. 1 to 32768 characters.</td></tr>
+<tr><td><code>value</code></td><td>string</td><td>Required. One line, without backslashes, and with at most two of the three kinds of quotes. 1 to 32768 characters.</td></tr>
 </tbody>
 </table>
 <p>Other fields are refused.</p>
@@ -4207,7 +4207,7 @@ td:empty{display:none}
 <section id="operation-create-key" class="entry">
 <h3><a href="#operation-create-key"><b class="badge post">POST</b> <code>/v1/keys</code></a></h3>
 <p>Create an API key</p>
-<p>The key works at once, on every server of the database. The answer shows its value, once.</p>
+<p>The key works at once, on every server that uses the database. The response contains its value, which is not shown again.</p>
 <p>Operation <code>createKey</code>. Needs a key with the scope <code>admin</code>.</p>
 <section id="operation-create-key-parameters">
 <h4><a href="#operation-create-key-parameters">Parameters</a></h4>
@@ -4283,7 +4283,7 @@ td:empty{display:none}
 <thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
 <tbody>
 <tr><td><code>200</code></td><td><a href="#schema-api-key">ApiKey</a></td><td>The key. Headers: <code>ETag</code> (Version of the fields that clients can change. Send it as <code>If-Match</code> with a change.).</td></tr>
-<tr><td><code>304</code></td><td>none</td><td>It has the ETag of <code>If-None-Match</code>. Headers: <code>ETag</code> (Version of the fields that clients can change. Send it as <code>If-Match</code> with a change.).</td></tr>
+<tr><td><code>304</code></td><td>none</td><td>The key has the ETag of <code>If-None-Match</code>. Headers: <code>ETag</code> (Version of the fields that clients can change. Send it as <code>If-Match</code> with a change.).</td></tr>
 <tr><td><code>400</code>, <code>403</code>, <code>404</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 <tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
 <tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
@@ -4299,7 +4299,7 @@ td:empty{display:none}
 <section id="operation-delete-key" class="entry">
 <h3><a href="#operation-delete-key"><b class="badge delete">DELETE</b> <code>/v1/keys/{key_id}</code></a></h3>
 <p>Revoke an API key</p>
-<p>Further requests get 401. Its open streams and sockets (code 4401) end within five seconds, on every server; its runs go on. The last key with the scope admin stays: 409 <code>last_admin_key</code>.</p>
+<p>Further requests get 401. Its open streams and sockets (code 4401) end within five seconds, on every server; its runs continue. The last key with the scope admin cannot be revoked: 409 <code>last_admin_key</code>.</p>
 <p>Operation <code>deleteKey</code>. Needs a key with the scope <code>admin</code>.</p>
 <section id="operation-delete-key-parameters">
 <h4><a href="#operation-delete-key-parameters">Parameters</a></h4>
@@ -4333,7 +4333,7 @@ td:empty{display:none}
 <section id="operation-update-key" class="entry">
 <h3><a href="#operation-update-key"><b class="badge patch">PATCH</b> <code>/v1/keys/{key_id}</code></a></h3>
 <p>Change the scopes and limits of an API key</p>
-<p>Open streams and sockets of the key end within five seconds, so that they return with its new rights. A configured key does not change: 409 <code>key_is_static</code>.</p>
+<p>Open streams and sockets of the key end within five seconds, so that clients reconnect with its new scopes and limits. A configured key cannot be changed: 409 <code>key_is_static</code>.</p>
 <p>Operation <code>updateKey</code>. Needs a key with the scope <code>admin</code>.</p>
 <section id="operation-update-key-parameters">
 <h4><a href="#operation-update-key-parameters">Parameters</a></h4>
@@ -4392,7 +4392,7 @@ td:empty{display:none}
 <section id="operation-rotate-key" class="entry">
 <h3><a href="#operation-rotate-key"><b class="badge post">POST</b> <code>/v1/keys/{key_id}/rotate</code></a></h3>
 <p>Replace the value of an API key</p>
-<p>The present value works for <code>expire_previous_seconds</code> more; one from an earlier rotation ends at once. The answer shows the new value, once.</p>
+<p>The current value stays valid for <code>expire_previous_seconds</code>; a value from an earlier rotation stops working at once. The response contains the new value, which is not shown again.</p>
 <p>Operation <code>rotateKey</code>. Needs a key with the scope <code>admin</code>.</p>
 <section id="operation-rotate-key-parameters">
 <h4><a href="#operation-rotate-key-parameters">Parameters</a></h4>
@@ -4411,7 +4411,7 @@ td:empty{display:none}
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>expire_previous_seconds</code></td><td>integer or null</td><td>How long the present value still works. Default: 300. 0 to 604800.</td></tr>
+<tr><td><code>expire_previous_seconds</code></td><td>integer or null</td><td>How long the current value stays valid. Default: 300. 0 to 604800.</td></tr>
 </tbody>
 </table>
 <p>Other fields are refused.</p>
@@ -4443,7 +4443,7 @@ td:empty{display:none}
 </section>
 <section id="tag-service">
 <h2><a href="#tag-service">Service</a></h2>
-<p>The running server: its log, its checks, its end, and backups.</p>
+<p>The running server: its log, checks, draining and backups.</p>
 <section id="operation-list-logs" class="entry">
 <h3><a href="#operation-list-logs"><b class="badge get">GET</b> <code>/v1/logs</code></a></h3>
 <p>List the newest lines of the log</p>
@@ -4503,7 +4503,7 @@ td:empty{display:none}
 <section id="operation-drain-service" class="entry">
 <h3><a href="#operation-drain-service"><b class="badge post">POST</b> <code>/v1/service/drain</code></a></h3>
 <p>Drain this server</p>
-<p>Refuses new work with 503 <code>server_draining</code> and lets active runs finish; reads and answers to questions go on. It ends with the process: restart it afterwards. GET /health/detailed shows its state.</p>
+<p>Refuses new work with 503 <code>server_draining</code> and lets active runs finish; reads and answers to questions are still accepted. Draining ends only with the process: restart the server afterwards. GET /health/detailed shows its state.</p>
 <p>Operation <code>drainService</code>. Needs a key with the scope <code>admin</code>.</p>
 <section id="operation-drain-service-request-body">
 <h4><a href="#operation-drain-service-request-body">Request body</a></h4>
@@ -4616,7 +4616,7 @@ td:empty{display:none}
 <section id="operation-create-backup" class="entry">
 <h3><a href="#operation-create-backup"><b class="badge post">POST</b> <code>/v1/backup</code></a></h3>
 <p>Download a backup</p>
-<p>A <code>tar.gz</code> of the home with a consistent copy of its SQLite database, as <code>agentd backup</code> writes it; <code>agentd restore</code> checks and restores it. A PostgreSQL database is not in it. Keep it private: the database holds conversations and payloads. <code>secrets</code> needs a server that requires API keys: 403 <code>auth_required</code>.</p>
+<p>A <code>tar.gz</code> of the home with a consistent copy of its SQLite database, as <code>agentd backup</code> writes it; <code>agentd restore</code> checks and restores it. It does not contain a PostgreSQL database. Keep the archive private: the database holds conversations and payloads. <code>secrets</code> needs a server that requires API keys: 403 <code>auth_required</code>.</p>
 <p>Operation <code>createBackup</code>. Needs a key with the scope <code>admin</code>.</p>
 <section id="operation-create-backup-request-body">
 <h4><a href="#operation-create-backup-request-body">Request body</a></h4>
@@ -4656,7 +4656,7 @@ td:empty{display:none}
 <section id="operation-import-backup" class="entry">
 <h3><a href="#operation-import-backup"><b class="badge post">POST</b> <code>/v1/backup/import</code></a></h3>
 <p>Restore a backup</p>
-<p>Checks an archive of <code>createBackup</code> or <code>agentd backup</code> completely and keeps it in the home. The next start of this server replaces the content of the home by it; the old content moves to a folder in the home. At most <code>limits.max_body_bytes</code>; <code>agentd restore</code> takes larger archives. A server that requires no API key refuses it: 403 <code>auth_required</code>.</p>
+<p>Checks an archive of <code>createBackup</code> or <code>agentd backup</code> completely and keeps it in the home. The next start of this server replaces the content of the home with it; the old content moves to a folder in the home. At most <code>limits.max_body_bytes</code>; <code>agentd restore</code> takes larger archives. A server that requires no API key refuses it: 403 <code>auth_required</code>.</p>
 <p>Operation <code>importBackup</code>. Needs a key with the scope <code>admin</code>.</p>
 <section id="operation-import-backup-parameters">
 <h4><a href="#operation-import-backup-parameters">Parameters</a></h4>
@@ -4741,7 +4741,7 @@ td:empty{display:none}
 <section id="operation-list-budgets" class="entry">
 <h3><a href="#operation-list-budgets"><b class="badge get">GET</b> <code>/v1/budgets</code></a></h3>
 <p>List the budgets of the day</p>
-<p>Budgets of the owner and of the owner&#39;s API keys for today (UTC), and what is spent of them.</p>
+<p>Budgets of the owner and of the owner&#39;s API keys for today (UTC), and how much of them is spent.</p>
 <p>Operation <code>listBudgets</code>. Needs a key with the scope <code>read</code>.</p>
 <section id="operation-list-budgets-parameters">
 <h4><a href="#operation-list-budgets-parameters">Parameters</a></h4>
@@ -4849,7 +4849,7 @@ td:empty{display:none}
 <section id="operation-detect-providers" class="entry">
 <h3><a href="#operation-detect-providers"><b class="badge post">POST</b> <code>/v1/providers/detect</code></a></h3>
 <p>Find model servers on this machine</p>
-<p>Asks the addresses of <code>model.local_servers</code>. It changes nothing: add a server to <code>model.providers</code> to use it.</p>
+<p>Queries the addresses of <code>model.local_servers</code>. It changes nothing: add a server to <code>model.providers</code> to use it.</p>
 <p>Operation <code>detectProviders</code>. Needs a key with the scope <code>admin</code>.</p>
 <section id="operation-detect-providers-parameters">
 <h4><a href="#operation-detect-providers-parameters">Parameters</a></h4>
@@ -4888,7 +4888,7 @@ td:empty{display:none}
 <section id="operation-test-model" class="entry">
 <h3><a href="#operation-test-model"><b class="badge post">POST</b> <code>/v1/providers/test</code></a></h3>
 <p>Test a model</p>
-<p>Asks the model for one tool call and one sentence. The calls count towards the budgets of the caller, and towards no run.</p>
+<p>Asks the model for one tool call and one sentence. The calls count towards the budgets of the caller, but belong to no run.</p>
 <p>Operation <code>testModel</code>. Needs a key with the scope <code>runs</code>.</p>
 <section id="operation-test-model-parameters">
 <h4><a href="#operation-test-model-parameters">Parameters</a></h4>
@@ -5038,7 +5038,7 @@ td:empty{display:none}
 <section id="operation-list-tools" class="entry">
 <h3><a href="#operation-list-tools"><b class="badge get">GET</b> <code>/v1/tools</code></a></h3>
 <p>List tools, by name</p>
-<p>Tools that the agent has now; those of MCP servers change.</p>
+<p>Tools that the agent has now; those of MCP servers can change.</p>
 <p>Operation <code>listTools</code>. Needs a key with the scope <code>read</code>.</p>
 <section id="operation-list-tools-parameters">
 <h4><a href="#operation-list-tools-parameters">Parameters</a></h4>
@@ -5106,8 +5106,8 @@ td:empty{display:none}
 </section>
 <section id="operation-reload-mcp" class="entry">
 <h3><a href="#operation-reload-mcp"><b class="badge post">POST</b> <code>/v1/mcp/reload</code></a></h3>
-<p>Connect the MCP servers again</p>
-<p>Reads the MCP servers of the configuration again, closes the present connections and opens new ones.</p>
+<p>Reconnect the MCP servers</p>
+<p>Reads the MCP servers of the configuration again, closes the current connections and opens new ones.</p>
 <p>Operation <code>reloadMcp</code>. Needs a key with the scope <code>admin</code>.</p>
 <section id="operation-reload-mcp-parameters">
 <h4><a href="#operation-reload-mcp-parameters">Parameters</a></h4>
@@ -5186,7 +5186,7 @@ td:empty{display:none}
 <thead><tr><th scope="col">object</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
 <tr><td><code>event</code></td><td><a href="#schema-feed-event">FeedEvent</a></td><td>A committed change of a resource. It holds no titles, prompts or texts: read the resource by <code>data.id</code>.</td></tr>
-<tr><td><code>feed.ready</code></td><td><a href="#schema-feed-ready">FeedReady</a></td><td>First frame of a stream. Events behind <code>cursor</code> follow.</td></tr>
+<tr><td><code>feed.ready</code></td><td><a href="#schema-feed-ready">FeedReady</a></td><td>First frame of a stream. Events after <code>cursor</code> follow.</td></tr>
 <tr><td><code>feed.bookmark</code></td><td><a href="#schema-feed-bookmark">FeedBookmark</a></td><td>Sent after 60 seconds without an event of the requested types. The position advances.</td></tr>
 </tbody>
 </table>
@@ -5371,7 +5371,7 @@ td:empty{display:none}
 <section id="operation-create-console-code" class="entry">
 <h3><a href="#operation-create-console-code"><b class="badge post">POST</b> <code>/api/console/codes</code></a></h3>
 <p>Create a code that signs a browser in</p>
-<p>The browser gets the permissions of the key. A key has one open phone code: a new one ends the last. Returns 403 <code>auth_required</code> where no key is required, and 404 while the console is off.</p>
+<p>The browser gets the permissions of the key. A key has one open phone code: a new one invalidates the previous one. Returns 403 <code>auth_required</code> where no key is required, and 404 while the console is off.</p>
 <p>Operation <code>createConsoleCode</code>. Needs a key.</p>
 <section id="operation-create-console-code-request-body">
 <h4><a href="#operation-create-console-code-request-body">Request body</a></h4>
@@ -5411,7 +5411,7 @@ td:empty{display:none}
 </section>
 <section id="operation-get-console-session" class="entry">
 <h3><a href="#operation-get-console-session"><b class="badge get">GET</b> <code>/api/console/session</code></a></h3>
-<p>Get who is signed in</p>
+<p>Show who is signed in</p>
 <p>Operation <code>getConsoleSession</code>. Needs a key.</p>
 <section id="operation-get-console-session-responses">
 <h4><a href="#operation-get-console-session-responses">Responses</a></h4>
@@ -5434,7 +5434,7 @@ td:empty{display:none}
 <section id="operation-create-console-session" class="entry">
 <h3><a href="#operation-create-console-session"><b class="badge post">POST</b> <code>/api/console/session</code></a></h3>
 <p>Sign a browser in</p>
-<p>Takes a code or a key. A session has two halves: a cookie that scripts cannot read, and <code>token</code>, which the page sends as <code>X-Agentd-Console</code>. Together they open what the key opens. Ten attempts a minute are allowed from an address. Over HTTP, only names of this machine are accepted, unless <code>console.allow_plain_http</code> is set.</p>
+<p>Takes a code or a key. A session has two halves: a cookie that scripts cannot read, and <code>token</code>, which the page sends as <code>X-Agentd-Console</code>. Together they open what the key opens. Each address is allowed ten attempts per minute. Over plain HTTP, only loopback addresses and <code>localhost</code> are accepted, unless <code>console.allow_plain_http</code> is set.</p>
 <p>Operation <code>createConsoleSession</code>. No key needed.</p>
 <section id="operation-create-console-session-request-body">
 <h4><a href="#operation-create-console-session-request-body">Request body</a></h4>
@@ -5848,12 +5848,12 @@ td:empty{display:none}
 <tbody>
 <tr><td><code>object</code></td><td><code>&quot;agent.key&quot;</code></td><td>Required.</td></tr>
 <tr><td><code>id</code></td><td>string</td><td>Required.</td></tr>
-<tr><td><code>name</code></td><td>string</td><td>Required. Runs and changes name it.</td></tr>
+<tr><td><code>name</code></td><td>string</td><td>Required. Recorded with its runs and changes.</td></tr>
 <tr><td><code>owner</code></td><td>string</td><td>Required. Owner of the data that the key reaches.</td></tr>
 <tr><td><code>scopes</code></td><td>array of <a href="#schema-key-scope">KeyScope</a></td><td>Required.</td></tr>
 <tr><td><code>source</code></td><td><a href="#schema-key-source">KeySource</a></td><td>Required.</td></tr>
 <tr><td><code>status</code></td><td><a href="#schema-key-status">KeyStatus</a></td><td>Required.</td></tr>
-<tr><td><code>key</code></td><td>string or null</td><td>Required. Its value, only in the answer that creates or rotates it. Null when such a request is repeated.</td></tr>
+<tr><td><code>key</code></td><td>string or null</td><td>Required. Its value, only in the response that creates or rotates it. Null when such a request is repeated.</td></tr>
 <tr><td><code>redacted_value</code></td><td>string or null</td><td>Required. Its beginning and its end. Null for a configured key.</td></tr>
 <tr><td><code>rate_limit_rpm</code></td><td>integer or null</td><td>Required. Requests a minute. Null: no limit.</td></tr>
 <tr><td><code>max_concurrent_runs</code></td><td>integer or null</td><td>Required. Null: no limit of its own.</td></tr>
@@ -6034,7 +6034,7 @@ td:empty{display:none}
 <tr><td><code>version</code></td><td>string</td><td>Required. The version of agentd that made it.</td></tr>
 <tr><td><code>created_at</code></td><td>string</td><td>Required. RFC 3339.</td></tr>
 <tr><td><code>database</code></td><td><code>&quot;copied&quot;</code> or <code>&quot;absent&quot;</code> or <code>&quot;elsewhere&quot;</code></td><td>Required. elsewhere: it is on a PostgreSQL server, and not in the archive.</td></tr>
-<tr><td><code>secrets</code></td><td>boolean</td><td>Required. Whether it includes secrets. Those of this home stay otherwise.</td></tr>
+<tr><td><code>secrets</code></td><td>boolean</td><td>Required. Whether it includes secrets. If not, the secrets of this home stay.</td></tr>
 <tr><td><code>omitted</code></td><td>array of string</td><td>Required. Secrets that were left out.</td></tr>
 </tbody>
 </table>
@@ -6051,7 +6051,7 @@ td:empty{display:none}
 </section>
 <section id="schema-budget" class="entry">
 <h3><a href="#schema-budget">Budget</a></h3>
-<p>A limit of what runs may use on a day (UTC). No model is called once it is spent.</p>
+<p>A limit on what runs may use on a day (UTC). No model is called once it is spent.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
@@ -6394,7 +6394,7 @@ td:empty{display:none}
 <thead><tr><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
 <tr><td><a href="#schema-chat-completion-chunk">ChatCompletionChunk</a></td><td></td></tr>
-<tr><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>Body of every error answer.</td></tr>
+<tr><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>Body of every error response.</td></tr>
 </tbody>
 </table>
 </section>
@@ -6625,7 +6625,7 @@ td:empty{display:none}
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
 <tr><td><code>path</code></td><td>string</td><td>Required. The key, such as api_server.port, or a variable. Empty: the file itself.</td></tr>
-<tr><td><code>message</code></td><td>string</td><td>Required. A clause about the value.</td></tr>
+<tr><td><code>message</code></td><td>string</td><td>Required. The problem with the value, as a clause.</td></tr>
 <tr><td><code>line</code></td><td>integer or null</td><td>Required. In the file, from 1.</td></tr>
 <tr><td><code>column</code></td><td>integer or null</td><td>Required.</td></tr>
 <tr><td><code>severity</code></td><td><code>&quot;error&quot;</code> or <code>&quot;warning&quot;</code></td><td>Required.</td></tr>
@@ -6639,7 +6639,7 @@ td:empty{display:none}
 </section>
 <section id="schema-config-schema" class="entry">
 <h3><a href="#schema-config-schema">ConfigSchema</a></h3>
-<p>JSON Schema 2020-12 of the file. <code>x-applies</code> says when a change takes effect: <code>live</code>, or at the next <code>restart</code>; <code>reload</code>, when the MCP servers are reloaded. <code>x-secret</code> marks values that only <code>env:NAME</code> may set over this API.</p>
+<p>JSON Schema 2020-12 of the file. <code>x-applies</code> says when a change takes effect: <code>live</code>, at once; <code>restart</code>, at the next start; <code>reload</code>, when the MCP servers are reloaded. <code>x-secret</code> marks values that only <code>env:NAME</code> may set over this API.</p>
 <p>Type: object</p>
 </section>
 <section id="schema-config-view" class="entry">
@@ -6664,7 +6664,7 @@ td:empty{display:none}
 <tbody>
 <tr><td><code>object</code></td><td><code>&quot;agent.console_code&quot;</code></td><td>Required.</td></tr>
 <tr><td><code>kind</code></td><td><code>&quot;link&quot;</code> or <code>&quot;phone&quot;</code></td><td>Required.</td></tr>
-<tr><td><code>code</code></td><td>string</td><td>Required. Put the code of a link behind <code>/login#c=</code>: a fragment reaches no server and no log.</td></tr>
+<tr><td><code>code</code></td><td>string</td><td>Required. Put the code of a link after <code>/login#c=</code>: a fragment reaches no server and no log.</td></tr>
 <tr><td><code>key</code></td><td>string</td><td>Required. Name of the key that signs in.</td></tr>
 <tr><td><code>expires_at</code></td><td>number</td><td>Required. Unix time in seconds.</td></tr>
 </tbody>
@@ -6690,7 +6690,7 @@ td:empty{display:none}
 <tbody>
 <tr><td><code>object</code></td><td><code>&quot;agent.console_session&quot;</code></td><td>Required.</td></tr>
 <tr><td><code>id</code></td><td>string or null</td><td>Required. Null for a request with an API key, and where no key is required.</td></tr>
-<tr><td><code>token</code></td><td>string or null</td><td>Required. Only in the answer that signs in. Send it as <code>X-Agentd-Console</code> with every request: the cookie alone opens nothing.</td></tr>
+<tr><td><code>token</code></td><td>string or null</td><td>Required. Only in the response that signs in. Send it as <code>X-Agentd-Console</code> with every request: the cookie alone opens nothing.</td></tr>
 <tr><td><code>key</code></td><td>string or null</td><td>Required. Name of the key. Null where no key is required.</td></tr>
 <tr><td><code>owner</code></td><td>string</td><td>Required. Whose data the session reaches.</td></tr>
 <tr><td><code>scopes</code></td><td>array of <a href="#schema-key-scope">KeyScope</a></td><td>Required. Scopes of the key now.</td></tr>
@@ -6824,7 +6824,7 @@ td:empty{display:none}
 <tr><td><code>name</code></td><td>string or null</td><td>At most 100 characters. Default: start of the prompt.</td></tr>
 <tr><td><code>deliver</code></td><td>string or null</td><td>Where the answer goes, separated by commas, such as <code>telegram:-100123</code>. Default: <code>local</code>, a file only.</td></tr>
 <tr><td><code>failure_deliver</code></td><td>string or null</td><td>Where failures go. Default: as <code>deliver</code>.</td></tr>
-<tr><td><code>repeat</code></td><td>integer or null</td><td>How many scheduled times run. Default: no limit.</td></tr>
+<tr><td><code>repeat</code></td><td>integer or null</td><td>Number of scheduled runs. Default: no limit.</td></tr>
 <tr><td><code>skills</code></td><td>array of string or null</td><td></td></tr>
 <tr><td><code>script</code></td><td>string or null</td><td>A file in <code>&lt;home&gt;/scripts</code> that runs first.</td></tr>
 <tr><td><code>no_agent</code></td><td>boolean or null</td><td>True: the output of the script is the message.</td></tr>
@@ -7047,7 +7047,7 @@ td:empty{display:none}
 <tr><td><code>id</code></td><td>string</td><td>Required.</td></tr>
 <tr><td><code>owner</code></td><td>string</td><td>Required. Owner of the route when it arrived.</td></tr>
 <tr><td><code>route</code></td><td>string</td><td>Required.</td></tr>
-<tr><td><code>delivery_id</code></td><td>string</td><td>Required. The sender&#39;s id, or the id of the request.</td></tr>
+<tr><td><code>delivery_id</code></td><td>string</td><td>Required. The id that the sender gave it, or the id of the request.</td></tr>
 <tr><td><code>event</code></td><td>string</td><td>Required.</td></tr>
 <tr><td><code>status</code></td><td><a href="#schema-delivery-status">DeliveryStatus</a></td><td>Required.</td></tr>
 <tr><td><code>reason</code></td><td>string or null</td><td>Required. Why a stage stopped it, or how it failed.</td></tr>
@@ -7090,7 +7090,7 @@ td:empty{display:none}
 </section>
 <section id="schema-delivery-stage-name" class="entry">
 <h3><a href="#schema-delivery-stage-name">DeliveryStageName</a></h3>
-<p>receive: only of a request that it stops: its route is disabled, or its body did not arrive whole. receive and signature stop requests whose sender is unknown. Such a delivery has the beginning of its headers and no body, and cannot be replayed. In ten minutes the first 10 of a route and 30 in all are recorded, and the newest 50 of a route are kept. Later versions may add stages.</p>
+<p>receive: recorded only if it stops the request, because the route is disabled or the body did not arrive whole. receive and signature stop requests whose sender is unknown. Such a delivery has the beginning of its headers and no body, and cannot be replayed. Per ten minutes, the first 10 of a route and 30 in total are recorded, and the newest 50 of a route are kept. Later versions may add stages.</p>
 <p>Type: <code>&quot;receive&quot;</code> or <code>&quot;signature&quot;</code> or <code>&quot;rate&quot;</code> or <code>&quot;parse&quot;</code> or <code>&quot;dedupe&quot;</code> or <code>&quot;events&quot;</code> or <code>&quot;filters&quot;</code> or <code>&quot;script&quot;</code> or <code>&quot;render&quot;</code> or <code>&quot;admit&quot;</code></p>
 </section>
 <section id="schema-delivery-status" class="entry">
@@ -7253,7 +7253,7 @@ td:empty{display:none}
 </section>
 <section id="schema-error-envelope" class="entry">
 <h3><a href="#schema-error-envelope">ErrorEnvelope</a></h3>
-<p>Body of every error answer.</p>
+<p>Body of every error response.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
@@ -7333,20 +7333,20 @@ td:empty{display:none}
 <thead><tr><th scope="col">object</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
 <tr><td><code>event</code></td><td><a href="#schema-feed-event">FeedEvent</a></td><td>A committed change of a resource. It holds no titles, prompts or texts: read the resource by <code>data.id</code>.</td></tr>
-<tr><td><code>feed.ready</code></td><td><a href="#schema-feed-ready">FeedReady</a></td><td>First frame of a stream. Events behind <code>cursor</code> follow.</td></tr>
+<tr><td><code>feed.ready</code></td><td><a href="#schema-feed-ready">FeedReady</a></td><td>First frame of a stream. Events after <code>cursor</code> follow.</td></tr>
 <tr><td><code>feed.bookmark</code></td><td><a href="#schema-feed-bookmark">FeedBookmark</a></td><td>Sent after 60 seconds without an event of the requested types. The position advances.</td></tr>
 </tbody>
 </table>
 </section>
 <section id="schema-feed-ready" class="entry">
 <h3><a href="#schema-feed-ready">FeedReady</a></h3>
-<p>First frame of a stream. Events behind <code>cursor</code> follow.</p>
+<p>First frame of a stream. Events after <code>cursor</code> follow.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
 <tr><td><code>object</code></td><td><code>&quot;feed.ready&quot;</code></td><td>Required.</td></tr>
 <tr><td><code>cursor</code></td><td>string</td><td>Required.</td></tr>
-<tr><td><code>epoch</code></td><td>string</td><td>Required. Changes with the database: cursors of another epoch are invalid.</td></tr>
+<tr><td><code>epoch</code></td><td>string</td><td>Required. Identifies the feed. Cursors are valid within one epoch.</td></tr>
 </tbody>
 </table>
 </section>
@@ -7394,7 +7394,7 @@ td:empty{display:none}
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>title</code></td><td>string or null</td><td>Null: the next number of the parent&#39;s title. At most 512 characters.</td></tr>
+<tr><td><code>title</code></td><td>string or null</td><td>Null: the parent&#39;s title with the next number. At most 512 characters.</td></tr>
 <tr><td><code>through_message</code></td><td>integer or null</td><td><code>sequence</code> of the last message to copy. Null: the last complete one. At least 1.</td></tr>
 </tbody>
 </table>
@@ -7441,7 +7441,7 @@ td:empty{display:none}
 </section>
 <section id="schema-grant" class="entry">
 <h3><a href="#schema-grant">Grant</a></h3>
-<p>An approval that was given for always. Calls like it need no approval.</p>
+<p>A permanent approval. Calls that it covers require no further approval.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
@@ -7449,7 +7449,7 @@ td:empty{display:none}
 <tr><td><code>id</code></td><td>string</td><td>Required.</td></tr>
 <tr><td><code>owner</code></td><td>string</td><td>Required.</td></tr>
 <tr><td><code>tool</code></td><td>string</td><td>Required.</td></tr>
-<tr><td><code>title</code></td><td>string</td><td>Required. The call that was approved first.</td></tr>
+<tr><td><code>title</code></td><td>string</td><td>Required. The call whose approval created it.</td></tr>
 <tr><td><code>created_at</code></td><td>number</td><td>Required. Unix time in seconds.</td></tr>
 </tbody>
 </table>
@@ -7678,7 +7678,7 @@ td:empty{display:none}
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>times</code></td><td>integer or null</td><td>Required. How many scheduled times run. Null: no limit.</td></tr>
+<tr><td><code>times</code></td><td>integer or null</td><td>Required. Number of scheduled runs. Null: no limit.</td></tr>
 <tr><td><code>completed</code></td><td>integer</td><td>Required. At least 0.</td></tr>
 </tbody>
 </table>
@@ -7691,7 +7691,7 @@ td:empty{display:none}
 <tbody>
 <tr><td><code>object</code></td><td><code>&quot;agent.job.run&quot;</code></td><td>Required.</td></tr>
 <tr><td><code>job</code></td><td><a href="#schema-job">Job</a></td><td>Required.</td></tr>
-<tr><td><code>scheduled_at</code></td><td>number</td><td>Required. The instant of the run, Unix time in seconds. With the cause manual it names the occurrence.</td></tr>
+<tr><td><code>scheduled_at</code></td><td>number</td><td>Required. The instant of the run, Unix time in seconds. Together with the cause manual, it identifies the occurrence.</td></tr>
 <tr><td><code>occurrence</code></td><td><a href="#schema-occurrence">Occurrence</a> or null</td><td>Required. Null until a scheduler has claimed it.</td></tr>
 </tbody>
 </table>
@@ -7891,7 +7891,7 @@ td:empty{display:none}
 <tr><td><code>target</code></td><td>string</td><td>Required. The whole address: the platform, the chat and the thread.</td></tr>
 <tr><td><code>status</code></td><td><a href="#schema-message-status">MessageStatus</a></td><td>Required.</td></tr>
 <tr><td><code>ref</code></td><td>string or null</td><td>Required. The run, webhook delivery or occurrence that enqueued it.</td></tr>
-<tr><td><code>run_id</code></td><td>string or null</td><td>Required. The run whose answer or event it is.</td></tr>
+<tr><td><code>run_id</code></td><td>string or null</td><td>Required. The run whose answer or event it contains.</td></tr>
 <tr><td><code>delivery_id</code></td><td>string or null</td><td>Required.</td></tr>
 <tr><td><code>occurrence_id</code></td><td>string or null</td><td>Required.</td></tr>
 <tr><td><code>attempts</code></td><td>integer</td><td>Required. Attempts since the message was enqueued or a user retried it.</td></tr>
@@ -8429,7 +8429,7 @@ td:empty{display:none}
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>value</code></td><td>string</td><td>Required. One line, without backslashes and without all three kinds of quotes. 1 to 32768 characters.</td></tr>
+<tr><td><code>value</code></td><td>string</td><td>Required. One line, without backslashes, and with at most two of the three kinds of quotes. 1 to 32768 characters.</td></tr>
 </tbody>
 </table>
 <p>Other fields are refused.</p>
@@ -8594,7 +8594,7 @@ td:empty{display:none}
 <tr><td><code>to</code></td><td>number or null</td><td>Exclusive. Null: now. At least 0.</td></tr>
 <tr><td><code>status</code></td><td>array of <a href="#schema-delivery-status">DeliveryStatus</a> or null</td><td>Any of these statuses. Null: failed and interrupted. Not empty.</td></tr>
 <tr><td><code>limit</code></td><td>integer or null</td><td>Null: 100. 1 to 1000.</td></tr>
-<tr><td><code>after</code></td><td>string or null</td><td><code>last_id</code> of the previous answer. At most 256 characters.</td></tr>
+<tr><td><code>after</code></td><td>string or null</td><td><code>last_id</code> of the previous response. At most 256 characters.</td></tr>
 </tbody>
 </table>
 <p>Other fields are refused.</p>
@@ -8631,7 +8631,7 @@ td:empty{display:none}
 <tr><td><code>matched</code></td><td>integer</td><td>Required. The deliveries that the filter found. At least 0.</td></tr>
 <tr><td><code>replayed</code></td><td>integer</td><td>Required. At least 0.</td></tr>
 <tr><td><code>refused</code></td><td>array of <a href="#schema-replay-refusal">ReplayRefusal</a></td><td>Required. Those that were not replayed.</td></tr>
-<tr><td><code>last_id</code></td><td>string or null</td><td>Required. The newest delivery that was looked at.</td></tr>
+<tr><td><code>last_id</code></td><td>string or null</td><td>Required. The newest delivery that was examined.</td></tr>
 <tr><td><code>has_more</code></td><td>boolean</td><td>Required. True: the filter matches more. Repeat the request with <code>after</code>.</td></tr>
 </tbody>
 </table>
@@ -9199,7 +9199,7 @@ td:empty{display:none}
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>expire_previous_seconds</code></td><td>integer or null</td><td>How long the present value still works. Default: 300. 0 to 604800.</td></tr>
+<tr><td><code>expire_previous_seconds</code></td><td>integer or null</td><td>How long the current value stays valid. Default: 300. 0 to 604800.</td></tr>
 </tbody>
 </table>
 <p>Other fields are refused.</p>
@@ -9287,7 +9287,7 @@ td:empty{display:none}
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>fingerprint</code></td><td>string or null</td><td>Required. Start of its SHA-256 in hex. Null for a secret of less than 24 characters, which could be guessed from it, and for a variable that is not set.</td></tr>
+<tr><td><code>fingerprint</code></td><td>string or null</td><td>Required. Start of its SHA-256 in hex. Null for a secret of fewer than 24 characters, which could be guessed from it, and for a variable that is not set.</td></tr>
 <tr><td><code>from</code></td><td><code>&quot;env&quot;</code> or <code>&quot;inline&quot;</code></td><td>Required. env: a variable of the server.</td></tr>
 <tr><td><code>expires_at</code></td><td>number or null</td><td>Required. Unix time in seconds. Null: never.</td></tr>
 </tbody>
@@ -9636,7 +9636,7 @@ td:empty{display:none}
 <tr><td><code>started_at</code></td><td>number</td><td>Required. When the run was created, in Unix seconds.</td></tr>
 <tr><td><code>ended_at</code></td><td>number or null</td><td>Required.</td></tr>
 <tr><td><code>duration_seconds</code></td><td>number or null</td><td>Required. Null while it runs.</td></tr>
-<tr><td><code>is_truncated</code></td><td>boolean</td><td>Required. True if events of the run are no longer kept, or are too many.</td></tr>
+<tr><td><code>is_truncated</code></td><td>boolean</td><td>Required. True if events of the run are no longer kept, or if there are too many of them.</td></tr>
 <tr><td><code>steps</code></td><td>array of <a href="#schema-run-step">RunStep</a></td><td>Required. In the order of their start.</td></tr>
 </tbody>
 </table>
@@ -9788,7 +9788,7 @@ td:empty{display:none}
 </section>
 <section id="schema-service-reload" class="entry">
 <h3><a href="#schema-service-reload">ServiceReload</a></h3>
-<p>The result of a reload. Null where it was not asked for.</p>
+<p>The result of a reload. A part that was not requested is null.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
@@ -9830,8 +9830,8 @@ td:empty{display:none}
 <tr><td><code>queued</code></td><td>integer</td><td>Required. Runs that wait for their turn. At least 0.</td></tr>
 <tr><td><code>message_count</code></td><td>integer</td><td>Required. At least 0.</td></tr>
 <tr><td><code>last_seq</code></td><td>integer</td><td>Required. Number of the last event of the session. At least 0.</td></tr>
-<tr><td><code>parent_id</code></td><td>string or null</td><td>Required. The session that it was forked from, or works for.</td></tr>
-<tr><td><code>root_id</code></td><td>string or null</td><td>Required. First session of the line of forks.</td></tr>
+<tr><td><code>parent_id</code></td><td>string or null</td><td>Required. The session that it was branched from, or works for.</td></tr>
+<tr><td><code>root_id</code></td><td>string or null</td><td>Required. First session of the line of branches.</td></tr>
 <tr><td><code>usage</code></td><td><a href="#schema-run-usage">RunUsage</a> or null</td><td>Required. Total usage of its runs. Null before the first run ends.</td></tr>
 <tr><td><code>context</code></td><td><a href="#schema-session-context">SessionContext</a> or null</td><td>Required. Null in lists.</td></tr>
 <tr><td><code>created_at</code></td><td>number</td><td>Required. Unix time in seconds.</td></tr>
@@ -9974,7 +9974,7 @@ td:empty{display:none}
 <tr><td><code>tool</code></td><td>string or null</td><td>Required. The tool of a tool result.</td></tr>
 <tr><td><code>status</code></td><td><code>&quot;ok&quot;</code> or <code>&quot;error&quot;</code> or <code>&quot;denied&quot;</code> or <code>&quot;aborted&quot;</code> or <code>&quot;pending&quot;</code> or null</td><td>Required. Outcome of the call of a tool result. pending: the client makes the call.</td></tr>
 <tr><td><code>code</code></td><td><a href="#schema-tool-end-code">ToolEndCode</a> or null</td><td>Required. Why the call did not succeed. Null if it did.</td></tr>
-<tr><td><code>duration_seconds</code></td><td>number or null</td><td>Required. How long the call took, with the wait for an approval. Null where it is not known.</td></tr>
+<tr><td><code>duration_seconds</code></td><td>number or null</td><td>Required. How long the call took, including the wait for an approval. Null where it is not known.</td></tr>
 <tr><td><code>attachments</code></td><td>array of <a href="#schema-session-attachment">SessionAttachment</a></td><td>Required.</td></tr>
 <tr><td><code>run_id</code></td><td>string or null</td><td>Required.</td></tr>
 <tr><td><code>is_summary</code></td><td>boolean</td><td>Required. The model gets this summary instead of older messages.</td></tr>
@@ -10227,7 +10227,7 @@ td:empty{display:none}
 <tr><td><code>task_index</code></td><td>integer</td><td>Required. At least 0.</td></tr>
 <tr><td><code>task_count</code></td><td>integer</td><td>Required. At least 1.</td></tr>
 <tr><td><code>model</code></td><td>string</td><td>Required.</td></tr>
-<tr><td><code>toolsets</code></td><td>array of string</td><td>Toolsets of the sub-agent. Absent, it has all configured ones.</td></tr>
+<tr><td><code>toolsets</code></td><td>array of string</td><td>Toolsets of the sub-agent. Absent: all configured ones.</td></tr>
 </tbody>
 </table>
 </section>
@@ -10250,7 +10250,7 @@ td:empty{display:none}
 <tr><td><code>task_index</code></td><td>integer</td><td>Required. At least 0.</td></tr>
 <tr><td><code>task_count</code></td><td>integer</td><td>Required. At least 1.</td></tr>
 <tr><td><code>model</code></td><td>string</td><td>Required.</td></tr>
-<tr><td><code>toolsets</code></td><td>array of string</td><td>Toolsets of the sub-agent. Absent, it has all configured ones.</td></tr>
+<tr><td><code>toolsets</code></td><td>array of string</td><td>Toolsets of the sub-agent. Absent: all configured ones.</td></tr>
 </tbody>
 </table>
 </section>
@@ -10688,7 +10688,7 @@ td:empty{display:none}
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>title</code></td><td>string or null</td><td>At most 120 characters, unique among forks.</td></tr>
+<tr><td><code>title</code></td><td>string or null</td><td>At most 120 characters, unique among branches.</td></tr>
 <tr><td><code>model</code></td><td>string or null</td><td><code>provider:model</code> or <code>model</code>. At most 256 characters.</td></tr>
 <tr><td><code>reasoning_effort</code></td><td><a href="#schema-reasoning-effort">ReasoningEffort</a> or null</td><td></td></tr>
 <tr><td><code>cwd</code></td><td>string or null</td><td>An existing folder, absolute, inside agent.workspace or agent.workspace_roots; with the scope admin any folder. At most 4096 characters.</td></tr>
@@ -10748,7 +10748,7 @@ td:empty{display:none}
 <tr><td><code>key</code></td><td>string or null</td><td>Required. Name of the API key. Also null for runs without one.</td></tr>
 <tr><td><code>source</code></td><td>string or null</td><td>Required. The surface that created the session.</td></tr>
 <tr><td><code>kind</code></td><td>string or null</td><td>Required. The kind of the runs.</td></tr>
-<tr><td><code>runs</code></td><td>integer</td><td>Required. Runs that ended. Each counts once, with its own model, also when others answered too. At least 0.</td></tr>
+<tr><td><code>runs</code></td><td>integer</td><td>Required. Runs that ended. Each counts once, with its own model, even if other models answered too. At least 0.</td></tr>
 <tr><td><code>failed_runs</code></td><td>integer</td><td>Required. Those that failed or were interrupted. At least 0.</td></tr>
 <tr><td><code>model_calls</code></td><td>integer</td><td>Required. At least 0.</td></tr>
 <tr><td><code>tool_calls</code></td><td>integer</td><td>Required. At least 0.</td></tr>
@@ -10859,8 +10859,8 @@ td:empty{display:none}
 <tr><td><code>object</code></td><td><code>&quot;agent.webhook_result&quot;</code></td><td>Required.</td></tr>
 <tr><td><code>event</code></td><td>string</td><td>Required.</td></tr>
 <tr><td><code>stages</code></td><td>array of <a href="#schema-delivery-stage">DeliveryStage</a></td><td>Required.</td></tr>
-<tr><td><code>http_status</code></td><td>integer or null</td><td>Required. Status of the answer to the sender. Null: not all stages ran.</td></tr>
-<tr><td><code>body</code></td><td>object or null</td><td>Required. The answer to the sender.</td></tr>
+<tr><td><code>http_status</code></td><td>integer or null</td><td>Required. Status of the response to the sender. Null: not all stages ran.</td></tr>
+<tr><td><code>body</code></td><td>object or null</td><td>Required. The response to the sender.</td></tr>
 <tr><td><code>rendered</code></td><td>string or null</td><td>Required. The prompt or message.</td></tr>
 <tr><td><code>targets</code></td><td>array of string</td><td>Required. Where the answer or message would go.</td></tr>
 <tr><td><code>toolsets</code></td><td>array of string</td><td>Required. Toolsets of the run.</td></tr>

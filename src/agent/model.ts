@@ -63,7 +63,7 @@ export interface ConfiguredPrice {
   readonly match: string;
   readonly input: number;
   readonly output: number;
-  /** Default: as other input. */
+  /** Default: the price of other input. */
   readonly cache_read?: number;
   readonly cache_write?: number;
 }

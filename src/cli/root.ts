@@ -70,7 +70,7 @@ export const rootCommand: CommandDef = defineCommand({
       async () => (await import("./runs/runs.ts")).runsCommand,
     ),
     questions: lazyCommand(
-      "List, show and answer what runs ask people",
+      "List, show and answer the questions of runs",
       async () => (await import("./runs/questions.ts")).questionsCommand,
     ),
     grants: lazyCommand(

@@ -15,7 +15,7 @@ export const notes: Readonly<Record<string, readonly string[]>> = {
     "The limit is the bare h3 server of the control, whose code is a fifth of what a gateway loads.",
   ],
   "acp-start": [
-    "What is beyond the bare SDK is the start of the command line and the check of the home. Zod, which the SDK needs," +
+    "The rest, beyond the bare SDK, is the start of the command line and the check of the home. Zod, which the SDK needs," +
       " is 190 of the 320 kB that load before the answer.",
   ],
   chat: [
@@ -33,7 +33,7 @@ export const notes: Readonly<Record<string, readonly string[]>> = {
   ],
   webhook: [
     "An accepted webhook is a delivery, a run and the claim of its id in one durable transaction; its run competes for" +
-      " the same thread, which is what the p99 at half of the rate shows. Accepting does not yet go before the runs.",
+      " the same thread, which is what the p99 at half of the rate shows. Accepting does not yet take priority over runs.",
     "A body of 1 MB, in CPU time of one core beside a load of 25: JSON.parse 5.2 ms, SQLite writes it in 3.5 ms and moves" +
       " it from the log to the file later, the scan for numbers that JavaScript cannot keep 3.0 ms, reading UTF-8 and" +
       " the HMAC 2.3 ms, the check of the depth 1.3 ms. Parsing and writing alone are above the goal of 8 ms on this" +
@@ -53,7 +53,7 @@ export const notes: Readonly<Record<string, readonly string[]>> = {
     "As on stdio, but each socket has its own chunk, so each call looks whether the database changed. Each answer is a frame of its own in both rows.",
   ],
   deliver: [
-    "Messages of one chat leave one after the other: the next one is claimed in the commit that records the outcome of the" +
+    "Messages of one chat are sent one at a time: the next one is claimed in the commit that records the outcome of the" +
       " last one, since only then their order is certain. No other message shares these commits, where a hundred chats do.",
     "A profile with the database in memory: 39 % run statements, half of them to find the first message of the chat and half" +
       " to lease it, 6 % commit. The control changes a row twice and looks for nothing. On a disk each message waits for" +

@@ -111,9 +111,9 @@ function toSection(bench: string, parts: readonly string[]): string {
 
 const INTRODUCTION = `# Benchmarks
 
-Each figure stands beside a control: a bare program that does the same work without agentd, measured in the same run.
+Each figure is shown next to a control: a bare program that does the same work without agentd, measured in the same run.
 Machines differ and drift; the ratio to the control is what you can compare. Value, control and ratio are medians of
-the runs. The spread is the smallest and the largest value. Figures that say a high load were measured on a machine
+the runs. The spread is the smallest and the largest value. Figures with a high load average were measured on a machine
 that did other work: read their ratios, not their rates.
 
 Measure them yourself, in a checkout:

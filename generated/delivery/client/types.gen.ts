@@ -302,7 +302,7 @@ export type MatrixAnswer = {
      */
     error?: string;
     /**
-     * Older than the header Retry-After.
+     * Predecessor of the header Retry-After.
      */
     retry_after_ms?: number;
     /**
@@ -444,7 +444,7 @@ export type SignalRpcAnswer = {
         code: number;
         message?: string | null;
         /**
-         * May contain an object whose response has the form of a success, SignalSent.
+         * May contain an object whose response has the form SignalSent, as on success.
          */
         data?: unknown;
     };
@@ -748,7 +748,7 @@ export type WhatsappMessage = {
     messaging_product: 'whatsapp';
     recipient_type: 'individual';
     /**
-     * Phone number with its country code, digits.
+     * Phone number with its country code, digits only.
      */
     to: string;
     type: 'text';
@@ -894,7 +894,7 @@ export type DingtalkSendToUsersData = {
 
 export type DingtalkSendToUsersResponses = {
     /**
-     * The message was sent to the users that are not listed.
+     * The message was sent to all users except those listed in the response.
      */
     200: DingtalkAnswer;
 };

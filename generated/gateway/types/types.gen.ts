@@ -57,11 +57,11 @@ export type AliasDirective = {
 /**
  * ApiAnswer
  *
- * The answer of an operation, also when it is an error of the operation.
+ * The response of an operation, including an error response.
  */
 export type ApiAnswer = {
     /**
-     * The status code of HTTP.
+     * The HTTP status code.
      */
     status: number;
     /**
@@ -582,7 +582,7 @@ export type CompressResult = {
          */
         aborted: boolean;
         /**
-         * Always false: nothing takes the place of a summary that fails.
+         * Always false: no fallback replaces a summary that fails.
          */
         fallback_used: boolean;
     };
@@ -910,11 +910,11 @@ export type FeedEventType = 'session.created' | 'session.updated' | 'session.del
  */
 export type FeedSubscription = {
     /**
-     * The position of the feed. Events behind it follow as `feed.event`.
+     * The position of the feed. Events after it follow as `feed.event`.
      */
     cursor: string;
     /**
-     * Changes with the database: cursors of another epoch are invalid.
+     * Identifies the feed. Cursors are valid within one epoch.
      */
     epoch: string;
 };
@@ -1617,7 +1617,7 @@ export type PromptSubmitParams = {
      */
     truncate_before_user_ordinal?: number;
     /**
-     * The same by the `message_id` of the user prompt.
+     * The same, by the `message_id` of the user prompt.
      */
     truncate_before_message_id?: string;
     confirm_truncate?: boolean;
@@ -3039,7 +3039,7 @@ export type TranscriptMessage = {
      */
     args?: unknown;
     /**
-     * End of the result of a tool call, at most 4096 characters. GET /v1/sessions/{session_id}/messages has all of it.
+     * The last part of a tool call's result, at most 4096 characters. GET /v1/sessions/{session_id}/messages has the whole result.
      */
     output?: string;
     /**
@@ -3047,12 +3047,12 @@ export type TranscriptMessage = {
      */
     duration_s?: number;
     /**
-     * Outcome of a tool call; `interrupted` for an answer that was cut.
+     * Outcome of a tool call; `interrupted` for an answer that was cut off.
      */
     status?: 'interrupted' | 'ok' | 'error' | 'denied' | 'aborted' | 'pending';
     code?: ToolEndCode;
     /**
-     * The pictures and files of a user message. GET /v1/sessions/{session_id}/messages/{sequence}/attachments/{index} has their content.
+     * The images and files of a user message. GET /v1/sessions/{session_id}/messages/{sequence}/attachments/{index} has their content.
      */
     attachments?: Array<SessionAttachment>;
 };

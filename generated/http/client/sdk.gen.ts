@@ -436,9 +436,9 @@ export class AgentClient extends HeyApiClient {
     }
     
     /**
-     * Import jobs of another service
+     * Import jobs from another service
      *
-     * Creates a job from each usable entry of a `jobs.json`, under its id: an id that exists stays unchanged, so a second import adds nothing. An entry that cannot be used does not stop the others. At most 1,000 entries.
+     * Creates a job from each usable entry of a `jobs.json`, under the id of the entry. A job that already has that id stays unchanged, so a second import adds nothing. An entry that cannot be used does not stop the others. At most 1,000 entries.
      */
     public importJobs<ThrowOnError extends boolean = true>(options: Options<ImportJobsData, ThrowOnError>): RequestResult<ImportJobsResponses, ImportJobsErrors, ThrowOnError> {
         return (options.client ?? this.client).post<ImportJobsResponses, ImportJobsErrors, ThrowOnError>({
@@ -513,7 +513,7 @@ export class AgentClient extends HeyApiClient {
     /**
      * Resume a scheduled job
      *
-     * A repeating job continues at its next time. A job that runs once and has passed needs a new time.
+     * A repeating job continues at its next time. A one-time job whose time has passed needs a new time.
      */
     public resumeJob<ThrowOnError extends boolean = true>(options: Options<ResumeJobData, ThrowOnError>): RequestResult<ResumeJobResponses, ResumeJobErrors, ThrowOnError> {
         return (options.client ?? this.client).post<ResumeJobResponses, ResumeJobErrors, ThrowOnError>({
@@ -530,7 +530,7 @@ export class AgentClient extends HeyApiClient {
     /**
      * Run a scheduled job now
      *
-     * Runs outside the schedule, once a scheduler claims it. A second request before that joins the first. A paused job stays paused.
+     * Runs the job outside its schedule, as soon as a scheduler claims it. A second request before that joins the first. A paused job stays paused.
      */
     public runJob<ThrowOnError extends boolean = true>(options: Options<RunJobData, ThrowOnError>): RequestResult<RunJobResponses, RunJobErrors, ThrowOnError> {
         return (options.client ?? this.client).post<RunJobResponses, RunJobErrors, ThrowOnError>({
@@ -623,9 +623,9 @@ export class AgentClient extends HeyApiClient {
     }
     
     /**
-     * Get what a schedule means
+     * Preview a schedule
      *
-     * Reads a schedule as people write it, and returns its next times as the scheduler computes them from now. Stores nothing. Other text returns 400 `invalid_schedule` with what to write instead.
+     * Reads a schedule as people write it, and returns its next times as the scheduler computes them from now. Stores nothing. Text that is not a schedule returns 400 `invalid_schedule`, which says what to write instead.
      */
     public previewSchedule<ThrowOnError extends boolean = true>(options: Options<PreviewScheduleData, ThrowOnError>): RequestResult<PreviewScheduleResponses, PreviewScheduleErrors, ThrowOnError> {
         return (options.client ?? this.client).get<PreviewScheduleResponses, PreviewScheduleErrors, ThrowOnError>({
@@ -768,7 +768,7 @@ export class AgentClient extends HeyApiClient {
     /**
      * List the budgets of the day
      *
-     * Budgets of the owner and of the owner's API keys for today (UTC), and what is spent of them.
+     * Budgets of the owner and of the owner's API keys for today (UTC), and how much of them is spent.
      */
     public listBudgets<ThrowOnError extends boolean = true>(options?: Options<ListBudgetsData, ThrowOnError>): RequestResult<ListBudgetsResponses, ListBudgetsErrors, ThrowOnError> {
         return (options?.client ?? this.client).get<ListBudgetsResponses, ListBudgetsErrors, ThrowOnError>({
@@ -808,7 +808,7 @@ export class AgentClient extends HeyApiClient {
     /**
      * Find model servers on this machine
      *
-     * Asks the addresses of `model.local_servers`. It changes nothing: add a server to `model.providers` to use it.
+     * Queries the addresses of `model.local_servers`. It changes nothing: add a server to `model.providers` to use it.
      */
     public detectProviders<ThrowOnError extends boolean = true>(options?: Options<DetectProvidersData, ThrowOnError>): RequestResult<DetectProvidersResponses, DetectProvidersErrors, ThrowOnError> {
         return (options?.client ?? this.client).post<DetectProvidersResponses, DetectProvidersErrors, ThrowOnError>({
@@ -825,7 +825,7 @@ export class AgentClient extends HeyApiClient {
     /**
      * Test a model
      *
-     * Asks the model for one tool call and one sentence. The calls count towards the budgets of the caller, and towards no run.
+     * Asks the model for one tool call and one sentence. The calls count towards the budgets of the caller, but belong to no run.
      */
     public testModel<ThrowOnError extends boolean = true>(options?: Options<TestModelData, ThrowOnError>): RequestResult<TestModelResponses, TestModelErrors, ThrowOnError> {
         return (options?.client ?? this.client).post<TestModelResponses, TestModelErrors, ThrowOnError>({
@@ -878,7 +878,7 @@ export class AgentClient extends HeyApiClient {
     /**
      * List tools, by name
      *
-     * Tools that the agent has now; those of MCP servers change.
+     * Tools that the agent has now; those of MCP servers can change.
      */
     public listTools<ThrowOnError extends boolean = true>(options?: Options<ListToolsData, ThrowOnError>): RequestResult<ListToolsResponses, ListToolsErrors, ThrowOnError> {
         return (options?.client ?? this.client).get<ListToolsResponses, ListToolsErrors, ThrowOnError>({
@@ -901,9 +901,9 @@ export class AgentClient extends HeyApiClient {
     }
     
     /**
-     * Connect the MCP servers again
+     * Reconnect the MCP servers
      *
-     * Reads the MCP servers of the configuration again, closes the present connections and opens new ones.
+     * Reads the MCP servers of the configuration again, closes the current connections and opens new ones.
      */
     public reloadMcp<ThrowOnError extends boolean = true>(options?: Options<ReloadMcpData, ThrowOnError>): RequestResult<ReloadMcpResponses, ReloadMcpErrors, ThrowOnError> {
         return (options?.client ?? this.client).post<ReloadMcpResponses, ReloadMcpErrors, ThrowOnError>({
@@ -959,7 +959,7 @@ export class AgentClient extends HeyApiClient {
     /**
      * Get the configuration
      *
-     * With the scope read. The `ETag` is that of the file.
+     * Requires the scope read. The `ETag` is that of the file.
      */
     public getConfig<ThrowOnError extends boolean = true>(options?: Options<GetConfigData, ThrowOnError>): RequestResult<GetConfigResponses, GetConfigErrors, ThrowOnError> {
         return (options?.client ?? this.client).get<GetConfigResponses, GetConfigErrors, ThrowOnError>({
@@ -972,7 +972,7 @@ export class AgentClient extends HeyApiClient {
     /**
      * Change the configuration file
      *
-     * Comments and the order of the file stay. `If-Match` is required: 428 `precondition_required`. A patch with a mistake changes nothing: 400 `invalid_config` lists all in `details.issues`. A secret must be a reference such as `env:NAME`, and the text `[redacted]` is refused: 400 `secret_not_allowed`.
+     * Comments and the order of the file stay. `If-Match` is required; without it: 428 `precondition_required`. A patch with mistakes changes nothing: 400 `invalid_config` lists all of them in `details.issues`. A secret must be a reference such as `env:NAME`, and the text `[redacted]` is refused: 400 `secret_not_allowed`.
      */
     public updateConfig<ThrowOnError extends boolean = true>(options: Options<UpdateConfigData, ThrowOnError>): RequestResult<UpdateConfigResponses, UpdateConfigErrors, ThrowOnError> {
         return (options.client ?? this.client).patch<UpdateConfigResponses, UpdateConfigErrors, ThrowOnError>({
@@ -1057,7 +1057,7 @@ export class AgentClient extends HeyApiClient {
     /**
      * Create an API key
      *
-     * The key works at once, on every server of the database. The answer shows its value, once.
+     * The key works at once, on every server that uses the database. The response contains its value, which is not shown again.
      */
     public createKey<ThrowOnError extends boolean = true>(options: Options<CreateKeyData, ThrowOnError>): RequestResult<CreateKeyResponses, CreateKeyErrors, ThrowOnError> {
         return (options.client ?? this.client).post<CreateKeyResponses, CreateKeyErrors, ThrowOnError>({
@@ -1074,7 +1074,7 @@ export class AgentClient extends HeyApiClient {
     /**
      * Revoke an API key
      *
-     * Further requests get 401. Its open streams and sockets (code 4401) end within five seconds, on every server; its runs go on. The last key with the scope admin stays: 409 `last_admin_key`.
+     * Further requests get 401. Its open streams and sockets (code 4401) end within five seconds, on every server; its runs continue. The last key with the scope admin cannot be revoked: 409 `last_admin_key`.
      */
     public deleteKey<ThrowOnError extends boolean = true>(options: Options<DeleteKeyData, ThrowOnError>): RequestResult<DeleteKeyResponses, DeleteKeyErrors, ThrowOnError> {
         return (options.client ?? this.client).delete<DeleteKeyResponses, DeleteKeyErrors, ThrowOnError>({
@@ -1098,7 +1098,7 @@ export class AgentClient extends HeyApiClient {
     /**
      * Change the scopes and limits of an API key
      *
-     * Open streams and sockets of the key end within five seconds, so that they return with its new rights. A configured key does not change: 409 `key_is_static`.
+     * Open streams and sockets of the key end within five seconds, so that clients reconnect with its new scopes and limits. A configured key cannot be changed: 409 `key_is_static`.
      */
     public updateKey<ThrowOnError extends boolean = true>(options: Options<UpdateKeyData, ThrowOnError>): RequestResult<UpdateKeyResponses, UpdateKeyErrors, ThrowOnError> {
         return (options.client ?? this.client).patch<UpdateKeyResponses, UpdateKeyErrors, ThrowOnError>({
@@ -1115,7 +1115,7 @@ export class AgentClient extends HeyApiClient {
     /**
      * Replace the value of an API key
      *
-     * The present value works for `expire_previous_seconds` more; one from an earlier rotation ends at once. The answer shows the new value, once.
+     * The current value stays valid for `expire_previous_seconds`; a value from an earlier rotation stops working at once. The response contains the new value, which is not shown again.
      */
     public rotateKey<ThrowOnError extends boolean = true>(options: Options<RotateKeyData, ThrowOnError>): RequestResult<RotateKeyResponses, RotateKeyErrors, ThrowOnError> {
         return (options.client ?? this.client).post<RotateKeyResponses, RotateKeyErrors, ThrowOnError>({
@@ -1149,7 +1149,7 @@ export class AgentClient extends HeyApiClient {
     /**
      * Compress the conversation
      *
-     * Starts a run of the kind `compression`, which replaces the older messages that the model gets by a summary. Its last event but one is `compression.completed`. While a run is active: 409 `session_busy`.
+     * Starts a run of the kind `compression`, which replaces the older messages in the model's input with a summary. Its second-to-last event is `compression.completed`. While a run is active: 409 `session_busy`.
      */
     public compressSession<ThrowOnError extends boolean = true>(options: Options<CompressSessionData, ThrowOnError>): RequestResult<CompressSessionResponses, CompressSessionErrors, ThrowOnError> {
         return (options.client ?? this.client).post<CompressSessionResponses, CompressSessionErrors, ThrowOnError>({
@@ -1183,7 +1183,7 @@ export class AgentClient extends HeyApiClient {
     /**
      * Export a session
      *
-     * Streams the whole conversation with its tool calls, without secrets. json: a Session and its SessionMessages. jsonl: the same, one a line. markdown: for people.
+     * Streams the whole conversation with its tool calls, without secrets. json: a Session and its SessionMessages. jsonl: the same, one per line. markdown: for people.
      */
     public exportSession<ThrowOnError extends boolean = true>(options: Options<ExportSessionData, ThrowOnError>): RequestResult<ExportSessionResponses, ExportSessionErrors, ThrowOnError> {
         return (options.client ?? this.client).get<ExportSessionResponses, ExportSessionErrors, ThrowOnError>({
@@ -1247,7 +1247,7 @@ export class AgentClient extends HeyApiClient {
     /**
      * Drain this server
      *
-     * Refuses new work with 503 `server_draining` and lets active runs finish; reads and answers to questions go on. It ends with the process: restart it afterwards. GET /health/detailed shows its state.
+     * Refuses new work with 503 `server_draining` and lets active runs finish; reads and answers to questions are still accepted. Draining ends only with the process: restart the server afterwards. GET /health/detailed shows its state.
      */
     public drainService<ThrowOnError extends boolean = true>(options: Options<DrainServiceData, ThrowOnError>): RequestResult<DrainServiceResponses, DrainServiceErrors, ThrowOnError> {
         return (options.client ?? this.client).post<DrainServiceResponses, DrainServiceErrors, ThrowOnError>({
@@ -1294,7 +1294,7 @@ export class AgentClient extends HeyApiClient {
     /**
      * Download a backup
      *
-     * A `tar.gz` of the home with a consistent copy of its SQLite database, as `agentd backup` writes it; `agentd restore` checks and restores it. A PostgreSQL database is not in it. Keep it private: the database holds conversations and payloads. `secrets` needs a server that requires API keys: 403 `auth_required`.
+     * A `tar.gz` of the home with a consistent copy of its SQLite database, as `agentd backup` writes it; `agentd restore` checks and restores it. It does not contain a PostgreSQL database. Keep the archive private: the database holds conversations and payloads. `secrets` needs a server that requires API keys: 403 `auth_required`.
      */
     public createBackup<ThrowOnError extends boolean = true>(options: Options<CreateBackupData, ThrowOnError>): RequestResult<CreateBackupResponses, CreateBackupErrors, ThrowOnError> {
         return (options.client ?? this.client).post<CreateBackupResponses, CreateBackupErrors, ThrowOnError>({
@@ -1311,7 +1311,7 @@ export class AgentClient extends HeyApiClient {
     /**
      * Restore a backup
      *
-     * Checks an archive of `createBackup` or `agentd backup` completely and keeps it in the home. The next start of this server replaces the content of the home by it; the old content moves to a folder in the home. At most `limits.max_body_bytes`; `agentd restore` takes larger archives. A server that requires no API key refuses it: 403 `auth_required`.
+     * Checks an archive of `createBackup` or `agentd backup` completely and keeps it in the home. The next start of this server replaces the content of the home with it; the old content moves to a folder in the home. At most `limits.max_body_bytes`; `agentd restore` takes larger archives. A server that requires no API key refuses it: 403 `auth_required`.
      */
     public importBackup<ThrowOnError extends boolean = true>(options: Options<ImportBackupData, ThrowOnError>): RequestResult<ImportBackupResponses, ImportBackupErrors, ThrowOnError> {
         return (options.client ?? this.client).post<ImportBackupResponses, ImportBackupErrors, ThrowOnError>({
@@ -1358,7 +1358,7 @@ export class AgentClient extends HeyApiClient {
     /**
      * Delete a webhook route
      *
-     * Its deliveries, runs and messages stay. A configured route stays: 409 `route_is_static`.
+     * Its deliveries, runs and messages stay. A configured route cannot be deleted: 409 `route_is_static`.
      */
     public deleteRoute<ThrowOnError extends boolean = true>(options: Options<DeleteRouteData, ThrowOnError>): RequestResult<DeleteRouteResponses, DeleteRouteErrors, ThrowOnError> {
         return (options.client ?? this.client).delete<DeleteRouteResponses, DeleteRouteErrors, ThrowOnError>({
@@ -1384,7 +1384,7 @@ export class AgentClient extends HeyApiClient {
     /**
      * Change a webhook route
      *
-     * Applies from the next request on. A configured route does not change: 409 `route_is_static`.
+     * Applies from the next request on. A configured route cannot be changed: 409 `route_is_static`.
      */
     public updateRoute<ThrowOnError extends boolean = true>(options: Options<UpdateRouteData, ThrowOnError>): RequestResult<UpdateRouteResponses, UpdateRouteErrors, ThrowOnError> {
         return (options.client ?? this.client).patch<UpdateRouteResponses, UpdateRouteErrors, ThrowOnError>({
@@ -1449,9 +1449,9 @@ export class AgentClient extends HeyApiClient {
     }
     
     /**
-     * Replay the deliveries of a time
+     * Replay the deliveries of a time window
      *
-     * Replays the deliveries of a route that came in a window of time, oldest first, at most 1,000 a call. It leaves out replays, and deliveries whose replay is open or has succeeded. While `has_more` is true, repeat the request with `after`.
+     * Replays the deliveries of a route that arrived in a time window, oldest first, at most 1,000 per request. It leaves out replays, and deliveries whose replay is open or has succeeded. While `has_more` is true, repeat the request with `after`.
      */
     public replayDeliveries<ThrowOnError extends boolean = true>(options: Options<ReplayDeliveriesData, ThrowOnError>): RequestResult<ReplayDeliveriesResponses, ReplayDeliveriesErrors, ThrowOnError> {
         return (options.client ?? this.client).post<ReplayDeliveriesResponses, ReplayDeliveriesErrors, ThrowOnError>({
@@ -1577,7 +1577,7 @@ export class AgentClient extends HeyApiClient {
     /**
      * Create a code that signs a browser in
      *
-     * The browser gets the permissions of the key. A key has one open phone code: a new one ends the last. Returns 403 `auth_required` where no key is required, and 404 while the console is off.
+     * The browser gets the permissions of the key. A key has one open phone code: a new one invalidates the previous one. Returns 403 `auth_required` where no key is required, and 404 while the console is off.
      */
     public createConsoleCode<ThrowOnError extends boolean = true>(options: Options<CreateConsoleCodeData, ThrowOnError>): RequestResult<CreateConsoleCodeResponses, CreateConsoleCodeErrors, ThrowOnError> {
         return (options.client ?? this.client).post<CreateConsoleCodeResponses, CreateConsoleCodeErrors, ThrowOnError>({
@@ -1605,7 +1605,7 @@ export class AgentClient extends HeyApiClient {
     }
     
     /**
-     * Get who is signed in
+     * Show who is signed in
      */
     public getConsoleSession<ThrowOnError extends boolean = true>(options?: Options<GetConsoleSessionData, ThrowOnError>): RequestResult<GetConsoleSessionResponses, GetConsoleSessionErrors, ThrowOnError> {
         return (options?.client ?? this.client).get<GetConsoleSessionResponses, GetConsoleSessionErrors, ThrowOnError>({
@@ -1618,7 +1618,7 @@ export class AgentClient extends HeyApiClient {
     /**
      * Sign a browser in
      *
-     * Takes a code or a key. A session has two halves: a cookie that scripts cannot read, and `token`, which the page sends as `X-Agentd-Console`. Together they open what the key opens. Ten attempts a minute are allowed from an address. Over HTTP, only names of this machine are accepted, unless `console.allow_plain_http` is set.
+     * Takes a code or a key. A session has two halves: a cookie that scripts cannot read, and `token`, which the page sends as `X-Agentd-Console`. Together they open what the key opens. Each address is allowed ten attempts per minute. Over plain HTTP, only loopback addresses and `localhost` are accepted, unless `console.allow_plain_http` is set.
      */
     public createConsoleSession<ThrowOnError extends boolean = true>(options: Options<CreateConsoleSessionData, ThrowOnError>): RequestResult<CreateConsoleSessionResponses, CreateConsoleSessionErrors, ThrowOnError> {
         return (options.client ?? this.client).post<CreateConsoleSessionResponses, CreateConsoleSessionErrors, ThrowOnError>({

@@ -735,7 +735,7 @@ export type ErrorBody = {
 /**
  * ErrorEnvelope
  *
- * Body of every error answer.
+ * Body of every error response.
  */
 export type ErrorEnvelope = {
     error: ErrorBody;
@@ -2165,7 +2165,7 @@ export type SubagentRequestedEvent = {
     task_count: number;
     model: string;
     /**
-     * Toolsets of the sub-agent. Absent, it has all configured ones.
+     * Toolsets of the sub-agent. Absent: all configured ones.
      */
     toolsets?: Array<string>;
 };
@@ -2196,7 +2196,7 @@ export type SubagentStartEvent = {
     task_count: number;
     model: string;
     /**
-     * Toolsets of the sub-agent. Absent, it has all configured ones.
+     * Toolsets of the sub-agent. Absent: all configured ones.
      */
     toolsets?: Array<string>;
 };
@@ -2670,7 +2670,7 @@ export type RunTrace = {
      */
     duration_seconds: number | null;
     /**
-     * True if events of the run are no longer kept, or are too many.
+     * True if events of the run are no longer kept, or if there are too many of them.
      */
     is_truncated: boolean;
     /**
@@ -2824,11 +2824,11 @@ export type Session = {
      */
     last_seq: number;
     /**
-     * The session that it was forked from, or works for.
+     * The session that it was branched from, or works for.
      */
     parent_id: string | null;
     /**
-     * First session of the line of forks.
+     * First session of the line of branches.
      */
     root_id: string | null;
     /**
@@ -2909,7 +2909,7 @@ export type DeletedSession = {
  */
 export type UpdateSessionBody = {
     /**
-     * At most 120 characters, unique among forks.
+     * At most 120 characters, unique among branches.
      */
     title?: string | null;
     /**
@@ -2968,7 +2968,7 @@ export type SessionMessage = {
      */
     code: ToolEndCode | null;
     /**
-     * How long the call took, with the wait for an approval. Null where it is not known.
+     * How long the call took, including the wait for an approval. Null where it is not known.
      */
     duration_seconds: number | null;
     attachments: Array<SessionAttachment>;
@@ -3180,7 +3180,7 @@ export type JobTime = {
  */
 export type JobRepeat = {
     /**
-     * How many scheduled times run. Null: no limit.
+     * Number of scheduled runs. Null: no limit.
      */
     times: number | null;
     completed: number;
@@ -3343,7 +3343,7 @@ export type CreateJobBody = {
      */
     failure_deliver?: string | null;
     /**
-     * How many scheduled times run. Default: no limit.
+     * Number of scheduled runs. Default: no limit.
      */
     repeat?: number | null;
     skills?: Array<string> | null;
@@ -3601,7 +3601,7 @@ export type JobRun = {
     object: 'agent.job.run';
     job: Job;
     /**
-     * The instant of the run, Unix time in seconds. With the cause manual it names the occurrence.
+     * The instant of the run, Unix time in seconds. Together with the cause manual, it identifies the occurrence.
      */
     scheduled_at: number;
     /**
@@ -3881,7 +3881,7 @@ export type Message = {
      */
     ref: string | null;
     /**
-     * The run whose answer or event it is.
+     * The run whose answer or event it contains.
      */
     run_id: string | null;
     delivery_id: string | null;
@@ -4097,7 +4097,7 @@ export type UsageResult = {
      */
     kind: string | null;
     /**
-     * Runs that ended. Each counts once, with its own model, also when others answered too.
+     * Runs that ended. Each counts once, with its own model, even if other models answered too.
      */
     runs: number;
     /**
@@ -4163,7 +4163,7 @@ export type UsageBucketList = {
 /**
  * Budget
  *
- * A limit of what runs may use on a day (UTC). No model is called once it is spent.
+ * A limit on what runs may use on a day (UTC). No model is called once it is spent.
  */
 export type Budget = {
     object: 'agent.budget';
@@ -4721,7 +4721,7 @@ export type ConfigIssue = {
      */
     path: string;
     /**
-     * A clause about the value.
+     * The problem with the value, as a clause.
      */
     message: string;
     /**
@@ -4792,7 +4792,7 @@ export type ConfigChange = {
 /**
  * ConfigSchema
  *
- * JSON Schema 2020-12 of the file. `x-applies` says when a change takes effect: `live`, or at the next `restart`; `reload`, when the MCP servers are reloaded. `x-secret` marks values that only `env:NAME` may set over this API.
+ * JSON Schema 2020-12 of the file. `x-applies` says when a change takes effect: `live`, at once; `restart`, at the next start; `reload`, when the MCP servers are reloaded. `x-secret` marks values that only `env:NAME` may set over this API.
  */
 export type ConfigSchema = {
     [key: string]: unknown;
@@ -4836,7 +4836,7 @@ export type VariableList = {
  */
 export type PutVariableBody = {
     /**
-     * One line, without backslashes and without all three kinds of quotes.
+     * One line, without backslashes, and with at most two of the three kinds of quotes.
      */
     value: string;
 };
@@ -4869,7 +4869,7 @@ export type ApiKey = {
     object: 'agent.key';
     id: string;
     /**
-     * Runs and changes name it.
+     * Recorded with its runs and changes.
      */
     name: string;
     /**
@@ -4880,7 +4880,7 @@ export type ApiKey = {
     source: KeySource;
     status: KeyStatus;
     /**
-     * Its value, only in the answer that creates or rotates it. Null when such a request is repeated.
+     * Its value, only in the response that creates or rotates it. Null when such a request is repeated.
      */
     key: string | null;
     /**
@@ -4991,7 +4991,7 @@ export type UpdateKeyBody = {
  */
 export type RotateKeyBody = {
     /**
-     * How long the present value still works. Default: 300.
+     * How long the current value stays valid. Default: 300.
      */
     expire_previous_seconds?: number | null;
 };
@@ -5001,7 +5001,7 @@ export type RotateKeyBody = {
  */
 export type ForkSessionBody = {
     /**
-     * Null: the next number of the parent's title.
+     * Null: the parent's title with the next number.
      */
     title?: string | null;
     /**
@@ -5201,7 +5201,7 @@ export type SessionFrame = ({
 /**
  * Grant
  *
- * An approval that was given for always. Calls like it need no approval.
+ * A permanent approval. Calls that it covers require no further approval.
  */
 export type Grant = {
     object: 'agent.grant';
@@ -5209,7 +5209,7 @@ export type Grant = {
     owner: string;
     tool: string;
     /**
-     * The call that was approved first.
+     * The call whose approval created it.
      */
     title: string;
     /**
@@ -5319,7 +5319,7 @@ export type ReloadedConfig = {
 /**
  * ServiceReload
  *
- * The result of a reload. Null where it was not asked for.
+ * The result of a reload. A part that was not requested is null.
  */
 export type ServiceReload = {
     object: 'agent.service.reload';
@@ -5396,7 +5396,7 @@ export type BackupImport = {
      */
     database: 'copied' | 'absent' | 'elsewhere';
     /**
-     * Whether it includes secrets. Those of this home stay otherwise.
+     * Whether it includes secrets. If not, the secrets of this home stay.
      */
     secrets: boolean;
     /**
@@ -5419,7 +5419,7 @@ export type RouteSource = 'config' | 'subscription';
  */
 export type RouteSecret = {
     /**
-     * Start of its SHA-256 in hex. Null for a secret of less than 24 characters, which could be guessed from it, and for a variable that is not set.
+     * Start of its SHA-256 in hex. Null for a secret of fewer than 24 characters, which could be guessed from it, and for a variable that is not set.
      */
     fingerprint: string | null;
     /**
@@ -5725,7 +5725,7 @@ export type TestRouteBody = {
 /**
  * DeliveryStageName
  *
- * receive: only of a request that it stops: its route is disabled, or its body did not arrive whole. receive and signature stop requests whose sender is unknown. Such a delivery has the beginning of its headers and no body, and cannot be replayed. In ten minutes the first 10 of a route and 30 in all are recorded, and the newest 50 of a route are kept. Later versions may add stages.
+ * receive: recorded only if it stops the request, because the route is disabled or the body did not arrive whole. receive and signature stop requests whose sender is unknown. Such a delivery has the beginning of its headers and no body, and cannot be replayed. Per ten minutes, the first 10 of a route and 30 in total are recorded, and the newest 50 of a route are kept. Later versions may add stages.
  */
 export type DeliveryStageName = 'receive' | 'signature' | 'rate' | 'parse' | 'dedupe' | 'events' | 'filters' | 'script' | 'render' | 'admit';
 
@@ -5750,11 +5750,11 @@ export type WebhookResult = {
     event: string;
     stages: Array<DeliveryStage>;
     /**
-     * Status of the answer to the sender. Null: not all stages ran.
+     * Status of the response to the sender. Null: not all stages ran.
      */
     http_status: number | null;
     /**
-     * The answer to the sender.
+     * The response to the sender.
      */
     body: {
         [key: string]: unknown;
@@ -5802,7 +5802,7 @@ export type Delivery = {
     owner: string;
     route: string;
     /**
-     * The sender's id, or the id of the request.
+     * The id that the sender gave it, or the id of the request.
      */
     delivery_id: string;
     event: string;
@@ -5884,7 +5884,7 @@ export type ReplayDeliveriesBody = {
      */
     limit?: number | null;
     /**
-     * `last_id` of the previous answer.
+     * `last_id` of the previous response.
      */
     after?: string | null;
 };
@@ -5913,7 +5913,7 @@ export type ReplayResult = {
      */
     refused: Array<ReplayRefusal>;
     /**
-     * The newest delivery that was looked at.
+     * The newest delivery that was examined.
      */
     last_id: string | null;
     /**
@@ -6176,7 +6176,7 @@ export type ConsoleCode = {
     object: 'agent.console_code';
     kind: 'link' | 'phone';
     /**
-     * Put the code of a link behind `/login#c=`: a fragment reaches no server and no log.
+     * Put the code of a link after `/login#c=`: a fragment reaches no server and no log.
      */
     code: string;
     /**
@@ -6201,7 +6201,7 @@ export type ConsoleSession = {
      */
     id: string | null;
     /**
-     * Only in the answer that signs in. Send it as `X-Agentd-Console` with every request: the cookie alone opens nothing.
+     * Only in the response that signs in. Send it as `X-Agentd-Console` with every request: the cookie alone opens nothing.
      */
     token: string | null;
     /**
@@ -6806,13 +6806,13 @@ export type ResponseFunctionCallArgumentsDoneEvent = {
 /**
  * FeedReady
  *
- * First frame of a stream. Events behind `cursor` follow.
+ * First frame of a stream. Events after `cursor` follow.
  */
 export type FeedReady = {
     object: 'feed.ready';
     cursor: string;
     /**
-     * Changes with the database: cursors of another epoch are invalid.
+     * Identifies the feed. Cursors are valid within one epoch.
      */
     epoch: string;
 };
@@ -7362,7 +7362,7 @@ export type ListRunsData = {
          */
         kind?: Array<RunKind>;
         /**
-         * Any of these sources of their sessions, such as http, webhook or cron.
+         * Runs of sessions with any of these sources, such as http, webhook or cron.
          */
         source?: Array<string>;
         /**
@@ -7370,7 +7370,7 @@ export type ListRunsData = {
          */
         model?: Array<string>;
         /**
-         * Any of these names of keys.
+         * Any of these API keys, by name.
          */
         key?: Array<string>;
         /**
@@ -9609,7 +9609,7 @@ export type PreviewScheduleData = {
          */
         schedule: string;
         /**
-         * IANA name. Default: that of the configuration.
+         * IANA name. Default: the configured zone.
          */
         time_zone?: string;
         /**
@@ -13073,7 +13073,7 @@ export type ListDeliveriesData = {
          */
         event?: Array<string>;
         /**
-         * The sender's id.
+         * The id that the sender gave the delivery.
          */
         delivery_id?: string;
         /**
@@ -13200,7 +13200,7 @@ export type ReplayDeliveriesError = ReplayDeliveriesErrors[keyof ReplayDeliverie
 
 export type ReplayDeliveriesResponses = {
     /**
-     * Numbers of found, replayed and refused deliveries.
+     * Counts of the found, the replayed and the refused deliveries.
      */
     200: ReplayResult;
 };

@@ -256,13 +256,13 @@ type ListRunsParams struct {
 	// Any of these kinds.
 	Kind []RunKind
 
-	// Any of these sources of their sessions, such as http, webhook or cron.
+	// Runs of sessions with any of these sources, such as http, webhook or cron.
 	Source []string
 
 	// Any of these models, each `provider:model`.
 	Model []string
 
-	// Any of these names of keys.
+	// Any of these API keys, by name.
 	Key []string
 
 	// Only sub-agents of this run.
@@ -835,10 +835,11 @@ type ImportJobsParams struct {
 	IdempotencyKey string
 }
 
-// ImportJobs: Import jobs of another service.
+// ImportJobs: Import jobs from another service.
 //
-// Creates a job from each usable entry of a `jobs.json`, under its id: an id that exists stays unchanged, so
-// a second import adds nothing. An entry that cannot be used does not stop the others. At most 1,000 entries.
+// Creates a job from each usable entry of a `jobs.json`, under the id of the entry. A job that already has
+// that id stays unchanged, so a second import adds nothing. An entry that cannot be used does not stop the
+// others. At most 1,000 entries.
 //
 // It sends `POST /v1/jobs/import`. It needs a key with the scope `jobs`.
 func (c *Client) ImportJobs(ctx context.Context, body *ImportJobsBody, params ImportJobsParams, options ...RequestOption) (*JobImport, error) {
@@ -971,7 +972,7 @@ type ResumeJobParams struct {
 
 // ResumeJob: Resume a scheduled job.
 //
-// A repeating job continues at its next time. A job that runs once and has passed needs a new time.
+// A repeating job continues at its next time. A one-time job whose time has passed needs a new time.
 //
 // It sends `POST /v1/jobs/{job_id}/resume`. It needs a key with the scope `jobs`.
 func (c *Client) ResumeJob(ctx context.Context, jobID string, body *ResumeJobBody, params ResumeJobParams, options ...RequestOption) (*Job, error) {
@@ -1002,8 +1003,8 @@ type RunJobParams struct {
 
 // RunJob: Run a scheduled job now.
 //
-// Runs outside the schedule, once a scheduler claims it. A second request before that joins the first. A
-// paused job stays paused.
+// Runs the job outside its schedule, as soon as a scheduler claims it. A second request before that joins the
+// first. A paused job stays paused.
 //
 // It sends `POST /v1/jobs/{job_id}/run`. It needs a key with the scope `jobs`.
 func (c *Client) RunJob(ctx context.Context, jobID string, params RunJobParams, options ...RequestOption) (*JobRun, error) {
@@ -1196,7 +1197,7 @@ type PreviewScheduleParams struct {
 	// Such as `every 30m`, `weekdays at 9am` or `0 9 * * 1-5`.
 	Schedule string
 
-	// IANA name. Default: that of the configuration.
+	// IANA name. Default: the configured zone.
 	TimeZone string
 
 	// Number of times. Default: 5.
@@ -1207,10 +1208,11 @@ type PreviewScheduleParams struct {
 	AgentOwner string
 }
 
-// PreviewSchedule: Get what a schedule means.
+// PreviewSchedule: Preview a schedule.
 //
 // Reads a schedule as people write it, and returns its next times as the scheduler computes them from now.
-// Stores nothing. Other text returns 400 `invalid_schedule` with what to write instead.
+// Stores nothing. Text that is not a schedule returns 400 `invalid_schedule`, which says what to write
+// instead.
 //
 // It sends `GET /v1/scheduler/preview`. It needs a key with the scope `read`.
 func (c *Client) PreviewSchedule(ctx context.Context, params PreviewScheduleParams, options ...RequestOption) (*SchedulePreview, error) {
@@ -1509,7 +1511,7 @@ type ListBudgetsParams struct {
 
 // ListBudgets: List the budgets of the day.
 //
-// Budgets of the owner and of the owner's API keys for today (UTC), and what is spent of them.
+// Budgets of the owner and of the owner's API keys for today (UTC), and how much of them is spent.
 //
 // It sends `GET /v1/budgets`. It needs a key with the scope `read`.
 func (c *Client) ListBudgets(ctx context.Context, params ListBudgetsParams, options ...RequestOption) (*BudgetList, error) {
@@ -1593,8 +1595,8 @@ type DetectProvidersParams struct {
 
 // DetectProviders: Find model servers on this machine.
 //
-// Asks the addresses of `model.local_servers`. It changes nothing: add a server to `model.providers` to use
-// it.
+// Queries the addresses of `model.local_servers`. It changes nothing: add a server to `model.providers` to
+// use it.
 //
 // It sends `POST /v1/providers/detect`. It needs a key with the scope `admin`.
 func (c *Client) DetectProviders(ctx context.Context, body *DetectProvidersBody, params DetectProvidersParams, options ...RequestOption) (*DetectedProviders, error) {
@@ -1618,8 +1620,8 @@ type TestModelParams struct {
 
 // TestModel: Test a model.
 //
-// Asks the model for one tool call and one sentence. The calls count towards the budgets of the caller, and
-// towards no run.
+// Asks the model for one tool call and one sentence. The calls count towards the budgets of the caller, but
+// belong to no run.
 //
 // It sends `POST /v1/providers/test`. It needs a key with the scope `runs`.
 func (c *Client) TestModel(ctx context.Context, body *TestModelBody, params TestModelParams, options ...RequestOption) (*ModelTest, error) {
@@ -1721,7 +1723,7 @@ type ListToolsParams struct {
 
 // ListTools: List tools, by name.
 //
-// Tools that the agent has now; those of MCP servers change.
+// Tools that the agent has now; those of MCP servers can change.
 //
 // It sends `GET /v1/tools`. It needs a key with the scope `read`.
 func (c *Client) ListTools(ctx context.Context, params ListToolsParams, options ...RequestOption) (*ToolList, error) {
@@ -1769,9 +1771,9 @@ type ReloadMCPParams struct {
 	IdempotencyKey string
 }
 
-// ReloadMCP: Connect the MCP servers again.
+// ReloadMCP: Reconnect the MCP servers.
 //
-// Reads the MCP servers of the configuration again, closes the present connections and opens new ones.
+// Reads the MCP servers of the configuration again, closes the current connections and opens new ones.
 //
 // It sends `POST /v1/mcp/reload`. It needs a key with the scope `admin`.
 func (c *Client) ReloadMCP(ctx context.Context, body *ReloadMCPBody, params ReloadMCPParams, options ...RequestOption) (*MCPServerList, error) {
@@ -1854,7 +1856,7 @@ type GetConfigParams struct {
 
 // GetConfig: Get the configuration.
 //
-// With the scope read. The `ETag` is that of the file.
+// Requires the scope read. The `ETag` is that of the file.
 //
 // It sends `GET /v1/config`. It needs a key with the scope `read`.
 func (c *Client) GetConfig(ctx context.Context, params GetConfigParams, options ...RequestOption) (*ConfigView, error) {
@@ -1874,9 +1876,9 @@ type UpdateConfigParams struct {
 
 // UpdateConfig: Change the configuration file.
 //
-// Comments and the order of the file stay. `If-Match` is required: 428 `precondition_required`. A patch with
-// a mistake changes nothing: 400 `invalid_config` lists all in `details.issues`. A secret must be a reference
-// such as `env:NAME`, and the text `[redacted]` is refused: 400 `secret_not_allowed`.
+// Comments and the order of the file stay. `If-Match` is required; without it: 428 `precondition_required`. A
+// patch with mistakes changes nothing: 400 `invalid_config` lists all of them in `details.issues`. A secret
+// must be a reference such as `env:NAME`, and the text `[redacted]` is refused: 400 `secret_not_allowed`.
 //
 // It sends `PATCH /v1/config`. It needs a key with the scope `admin`.
 func (c *Client) UpdateConfig(ctx context.Context, body map[string]any, params UpdateConfigParams, options ...RequestOption) (*ConfigChange, error) {
@@ -1981,7 +1983,8 @@ type CreateKeyParams struct {
 
 // CreateKey: Create an API key.
 //
-// The key works at once, on every server of the database. The answer shows its value, once.
+// The key works at once, on every server that uses the database. The response contains its value, which is
+// not shown again.
 //
 // It sends `POST /v1/keys`. It needs a key with the scope `admin`.
 func (c *Client) CreateKey(ctx context.Context, body *CreateKeyBody, params CreateKeyParams, options ...RequestOption) (*APIKey, error) {
@@ -2016,7 +2019,7 @@ type DeleteKeyParams struct {
 // DeleteKey: Revoke an API key.
 //
 // Further requests get 401. Its open streams and sockets (code 4401) end within five seconds, on every
-// server; its runs go on. The last key with the scope admin stays: 409 `last_admin_key`.
+// server; its runs continue. The last key with the scope admin cannot be revoked: 409 `last_admin_key`.
 //
 // It sends `DELETE /v1/keys/{key_id}`. It needs a key with the scope `admin`.
 func (c *Client) DeleteKey(ctx context.Context, keyID string, params DeleteKeyParams, options ...RequestOption) (*DeletedKey, error) {
@@ -2036,8 +2039,8 @@ type UpdateKeyParams struct {
 
 // UpdateKey: Change the scopes and limits of an API key.
 //
-// Open streams and sockets of the key end within five seconds, so that they return with its new rights. A
-// configured key does not change: 409 `key_is_static`.
+// Open streams and sockets of the key end within five seconds, so that clients reconnect with its new scopes
+// and limits. A configured key cannot be changed: 409 `key_is_static`.
 //
 // It sends `PATCH /v1/keys/{key_id}`. It needs a key with the scope `admin`.
 func (c *Client) UpdateKey(ctx context.Context, keyID string, body *UpdateKeyBody, params UpdateKeyParams, options ...RequestOption) (*APIKey, error) {
@@ -2060,8 +2063,8 @@ type RotateKeyParams struct {
 
 // RotateKey: Replace the value of an API key.
 //
-// The present value works for `expire_previous_seconds` more; one from an earlier rotation ends at once. The
-// answer shows the new value, once.
+// The current value stays valid for `expire_previous_seconds`; a value from an earlier rotation stops working
+// at once. The response contains the new value, which is not shown again.
 //
 // It sends `POST /v1/keys/{key_id}/rotate`. It needs a key with the scope `admin`.
 func (c *Client) RotateKey(ctx context.Context, keyID string, body *RotateKeyBody, params RotateKeyParams, options ...RequestOption) (*APIKey, error) {
@@ -2114,8 +2117,8 @@ type CompressSessionParams struct {
 
 // CompressSession: Compress the conversation.
 //
-// Starts a run of the kind `compression`, which replaces the older messages that the model gets by a summary.
-// Its last event but one is `compression.completed`. While a run is active: 409 `session_busy`.
+// Starts a run of the kind `compression`, which replaces the older messages in the model's input with a
+// summary. Its second-to-last event is `compression.completed`. While a run is active: 409 `session_busy`.
 //
 // It sends `POST /v1/sessions/{session_id}/compress`. It needs a key with the scope `sessions`.
 func (c *Client) CompressSession(ctx context.Context, sessionID string, body *CompressSessionBody, params CompressSessionParams, options ...RequestOption) (*RunAccepted, error) {
@@ -2164,7 +2167,7 @@ type ExportSessionParams struct {
 // ExportSession: Export a session.
 //
 // Streams the whole conversation with its tool calls, without secrets. json: a Session and its
-// SessionMessages. jsonl: the same, one a line. markdown: for people.
+// SessionMessages. jsonl: the same, one per line. markdown: for people.
 //
 // It sends `GET /v1/sessions/{session_id}/export`. It needs a key with the scope `read`.
 func (c *Client) ExportSession(ctx context.Context, sessionID string, params ExportSessionParams, options ...RequestOption) (string, error) {
@@ -2350,8 +2353,9 @@ func (c *Client) FollowLogs(ctx context.Context, params FollowLogsParams, option
 
 // DrainService: Drain this server.
 //
-// Refuses new work with 503 `server_draining` and lets active runs finish; reads and answers to questions go
-// on. It ends with the process: restart it afterwards. GET /health/detailed shows its state.
+// Refuses new work with 503 `server_draining` and lets active runs finish; reads and answers to questions are
+// still accepted. Draining ends only with the process: restart the server afterwards. GET /health/detailed
+// shows its state.
 //
 // It sends `POST /v1/service/drain`. It needs a key with the scope `admin`.
 func (c *Client) DrainService(ctx context.Context, body *DrainBody, options ...RequestOption) (*ServiceState, error) {
@@ -2393,8 +2397,9 @@ func (c *Client) GetDoctor(ctx context.Context, options ...RequestOption) (*Doct
 // CreateBackup: Download a backup.
 //
 // A `tar.gz` of the home with a consistent copy of its SQLite database, as `agentd backup` writes it; `agentd
-// restore` checks and restores it. A PostgreSQL database is not in it. Keep it private: the database holds
-// conversations and payloads. `secrets` needs a server that requires API keys: 403 `auth_required`.
+// restore` checks and restores it. It does not contain a PostgreSQL database. Keep the archive private: the
+// database holds conversations and payloads. `secrets` needs a server that requires API keys: 403
+// `auth_required`.
 //
 // It sends `POST /v1/backup`. It needs a key with the scope `admin`.
 func (c *Client) CreateBackup(ctx context.Context, body *BackupBody, options ...RequestOption) ([]byte, error) {
@@ -2416,7 +2421,7 @@ type ImportBackupParams struct {
 // ImportBackup: Restore a backup.
 //
 // Checks an archive of `createBackup` or `agentd backup` completely and keeps it in the home. The next start
-// of this server replaces the content of the home by it; the old content moves to a folder in the home. At
+// of this server replaces the content of the home with it; the old content moves to a folder in the home. At
 // most `limits.max_body_bytes`; `agentd restore` takes larger archives. A server that requires no API key
 // refuses it: 403 `auth_required`.
 //
@@ -2524,7 +2529,7 @@ type DeleteRouteParams struct {
 
 // DeleteRoute: Delete a webhook route.
 //
-// Its deliveries, runs and messages stay. A configured route stays: 409 `route_is_static`.
+// Its deliveries, runs and messages stay. A configured route cannot be deleted: 409 `route_is_static`.
 //
 // It sends `DELETE /v1/webhooks/routes/{route_name}`. It needs a key with the scope `webhooks`.
 func (c *Client) DeleteRoute(ctx context.Context, routeName string, params DeleteRouteParams, options ...RequestOption) (*DeletedRoute, error) {
@@ -2549,7 +2554,7 @@ type UpdateRouteParams struct {
 
 // UpdateRoute: Change a webhook route.
 //
-// Applies from the next request on. A configured route does not change: 409 `route_is_static`.
+// Applies from the next request on. A configured route cannot be changed: 409 `route_is_static`.
 //
 // It sends `PATCH /v1/webhooks/routes/{route_name}`. It needs a key with the scope `webhooks`.
 func (c *Client) UpdateRoute(ctx context.Context, routeName string, body *UpdateRouteBody, params UpdateRouteParams, options ...RequestOption) (*Route, error) {
@@ -2621,7 +2626,7 @@ type ListDeliveriesParams struct {
 	// Any of these event types.
 	Event []string
 
-	// The sender's id.
+	// The id that the sender gave the delivery.
 	DeliveryID string
 
 	// Only replays of this delivery.
@@ -2676,11 +2681,11 @@ type ReplayDeliveriesParams struct {
 	IdempotencyKey string
 }
 
-// ReplayDeliveries: Replay the deliveries of a time.
+// ReplayDeliveries: Replay the deliveries of a time window.
 //
-// Replays the deliveries of a route that came in a window of time, oldest first, at most 1,000 a call. It
-// leaves out replays, and deliveries whose replay is open or has succeeded. While `has_more` is true, repeat
-// the request with `after`.
+// Replays the deliveries of a route that arrived in a time window, oldest first, at most 1,000 per request.
+// It leaves out replays, and deliveries whose replay is open or has succeeded. While `has_more` is true,
+// repeat the request with `after`.
 //
 // It sends `POST /v1/webhooks/deliveries/replay`. It needs a key with the scope `webhooks`.
 func (c *Client) ReplayDeliveries(ctx context.Context, body *ReplayDeliveriesBody, params ReplayDeliveriesParams, options ...RequestOption) (*ReplayResult, error) {
@@ -2876,8 +2881,8 @@ func (c *Client) CreateSocketTicket(ctx context.Context, options ...RequestOptio
 
 // CreateConsoleCode: Create a code that signs a browser in.
 //
-// The browser gets the permissions of the key. A key has one open phone code: a new one ends the last.
-// Returns 403 `auth_required` where no key is required, and 404 while the console is off.
+// The browser gets the permissions of the key. A key has one open phone code: a new one invalidates the
+// previous one. Returns 403 `auth_required` where no key is required, and 404 while the console is off.
 //
 // It sends `POST /api/console/codes`.
 func (c *Client) CreateConsoleCode(ctx context.Context, body *ConsoleCodeBody, options ...RequestOption) (*ConsoleCode, error) {
@@ -2886,7 +2891,7 @@ func (c *Client) CreateConsoleCode(ctx context.Context, body *ConsoleCodeBody, o
 	return send[ConsoleCode](ctx, c, request, options)
 }
 
-// GetConsoleSession: Get who is signed in.
+// GetConsoleSession: Show who is signed in.
 //
 // It sends `GET /api/console/session`.
 func (c *Client) GetConsoleSession(ctx context.Context, options ...RequestOption) (*ConsoleSession, error) {
@@ -2897,9 +2902,9 @@ func (c *Client) GetConsoleSession(ctx context.Context, options ...RequestOption
 // CreateConsoleSession: Sign a browser in.
 //
 // Takes a code or a key. A session has two halves: a cookie that scripts cannot read, and `token`, which the
-// page sends as `X-Agentd-Console`. Together they open what the key opens. Ten attempts a minute are allowed
-// from an address. Over HTTP, only names of this machine are accepted, unless `console.allow_plain_http` is
-// set.
+// page sends as `X-Agentd-Console`. Together they open what the key opens. Each address is allowed ten
+// attempts per minute. Over plain HTTP, only loopback addresses and `localhost` are accepted, unless
+// `console.allow_plain_http` is set.
 //
 // It sends `POST /api/console/session`.
 func (c *Client) CreateConsoleSession(ctx context.Context, body *ConsoleSignInBody, options ...RequestOption) (*ConsoleSession, error) {

@@ -264,7 +264,7 @@ type ErrorBody struct {
 	Details map[string]any `json:"details,omitempty"`
 }
 
-// ErrorEnvelope: Body of every error answer.
+// ErrorEnvelope: Body of every error response.
 type ErrorEnvelope struct {
 	Error ErrorBody `json:"error"`
 }
@@ -1665,12 +1665,12 @@ func (v FeedEvent) MarshalJSON() ([]byte, error) {
 	return json.Marshal(plain(v))
 }
 
-// FeedReady: First frame of a stream. Events behind `cursor` follow.
+// FeedReady: First frame of a stream. Events after `cursor` follow.
 type FeedReady struct {
 	Object string `json:"object"`
 	Cursor string `json:"cursor"`
 
-	// Changes with the database: cursors of another epoch are invalid.
+	// Identifies the feed. Cursors are valid within one epoch.
 	Epoch string `json:"epoch"`
 }
 
@@ -4109,7 +4109,7 @@ type SubagentRequestedEvent struct {
 	TaskCount int64  `json:"task_count"`
 	Model     string `json:"model"`
 
-	// Toolsets of the sub-agent. Absent, it has all configured ones.
+	// Toolsets of the sub-agent. Absent: all configured ones.
 	Toolsets []string `json:"toolsets,omitempty"`
 }
 
@@ -4141,7 +4141,7 @@ type SubagentStartEvent struct {
 	TaskCount      int64  `json:"task_count"`
 	Model          string `json:"model"`
 
-	// Toolsets of the sub-agent. Absent, it has all configured ones.
+	// Toolsets of the sub-agent. Absent: all configured ones.
 	Toolsets []string `json:"toolsets,omitempty"`
 }
 
@@ -4870,7 +4870,7 @@ type RunTrace struct {
 	// Null while it runs.
 	DurationSeconds *float64 `json:"duration_seconds"`
 
-	// True if events of the run are no longer kept, or are too many.
+	// True if events of the run are no longer kept, or if there are too many of them.
 	IsTruncated bool `json:"is_truncated"`
 
 	// In the order of their start.
@@ -5058,10 +5058,10 @@ type Session struct {
 	// Number of the last event of the session.
 	LastSeq int64 `json:"last_seq"`
 
-	// The session that it was forked from, or works for.
+	// The session that it was branched from, or works for.
 	ParentID *string `json:"parent_id"`
 
-	// First session of the line of forks.
+	// First session of the line of branches.
 	RootID *string `json:"root_id"`
 
 	// Total usage of its runs. Null before the first run ends.
@@ -5142,7 +5142,7 @@ func (v DeletedSession) MarshalJSON() ([]byte, error) {
 
 // UpdateSessionBody: A JSON Merge Patch: absent fields keep their values, and null restores the default.
 type UpdateSessionBody struct {
-	// At most 120 characters, unique among forks.
+	// At most 120 characters, unique among branches.
 	Title Nullable[string] `json:"title,omitempty"`
 
 	// `provider:model` or `model`.
@@ -5222,7 +5222,7 @@ type SessionMessage struct {
 	// Why the call did not succeed. Null if it did.
 	Code *ToolEndCode `json:"code"`
 
-	// How long the call took, with the wait for an approval. Null where it is not known.
+	// How long the call took, including the wait for an approval. Null where it is not known.
 	DurationSeconds *float64 `json:"duration_seconds"`
 
 	Attachments []SessionAttachment `json:"attachments"`
@@ -5461,7 +5461,7 @@ type JobTime struct {
 
 // JobRepeat is a type of the API.
 type JobRepeat struct {
-	// How many scheduled times run. Null: no limit.
+	// Number of scheduled runs. Null: no limit.
 	Times *int64 `json:"times"`
 
 	Completed int64 `json:"completed"`
@@ -5631,7 +5631,7 @@ type CreateJobBody struct {
 	// Where failures go. Default: as `deliver`.
 	FailureDeliver Nullable[string] `json:"failure_deliver,omitempty"`
 
-	// How many scheduled times run. Default: no limit.
+	// Number of scheduled runs. Default: no limit.
 	Repeat Nullable[int64] `json:"repeat,omitempty"`
 
 	Skills Nullable[[]string] `json:"skills,omitempty"`
@@ -5914,7 +5914,8 @@ type JobRun struct {
 	Object string `json:"object"`
 	Job    Job    `json:"job"`
 
-	// The instant of the run, Unix time in seconds. With the cause manual it names the occurrence.
+	// The instant of the run, Unix time in seconds. Together with the cause manual, it identifies the
+	// occurrence.
 	ScheduledAt float64 `json:"scheduled_at"`
 
 	// Null until a scheduler has claimed it.
@@ -6238,7 +6239,7 @@ type Message struct {
 	// The run, webhook delivery or occurrence that enqueued it.
 	Ref *string `json:"ref"`
 
-	// The run whose answer or event it is.
+	// The run whose answer or event it contains.
 	RunID *string `json:"run_id"`
 
 	DeliveryID   *string `json:"delivery_id"`
@@ -6405,7 +6406,7 @@ type UsageResult struct {
 	// The kind of the runs.
 	Kind *string `json:"kind"`
 
-	// Runs that ended. Each counts once, with its own model, also when others answered too.
+	// Runs that ended. Each counts once, with its own model, even if other models answered too.
 	Runs int64 `json:"runs"`
 
 	// Those that failed or were interrupted.
@@ -6490,7 +6491,7 @@ const (
 	BudgetUnitUsd    BudgetUnit = "usd"
 )
 
-// Budget: A limit of what runs may use on a day (UTC). No model is called once it is spent.
+// Budget: A limit on what runs may use on a day (UTC). No model is called once it is spent.
 type Budget struct {
 	Object string     `json:"object"`
 	ID     string     `json:"id"`
@@ -7122,7 +7123,7 @@ type ConfigIssue struct {
 	// The key, such as api_server.port, or a variable. Empty: the file itself.
 	Path string `json:"path"`
 
-	// A clause about the value.
+	// The problem with the value, as a clause.
 	Message string `json:"message"`
 
 	// In the file, from 1.
@@ -7227,7 +7228,7 @@ func (v VariableList) MarshalJSON() ([]byte, error) {
 
 // PutVariableBody is a type of the API.
 type PutVariableBody struct {
-	// One line, without backslashes and without all three kinds of quotes.
+	// One line, without backslashes, and with at most two of the three kinds of quotes.
 	Value string `json:"value"`
 }
 
@@ -7271,7 +7272,7 @@ type APIKey struct {
 	Object string `json:"object"`
 	ID     string `json:"id"`
 
-	// Runs and changes name it.
+	// Recorded with its runs and changes.
 	Name string `json:"name"`
 
 	// Owner of the data that the key reaches.
@@ -7281,7 +7282,7 @@ type APIKey struct {
 	Source KeySource  `json:"source"`
 	Status KeyStatus  `json:"status"`
 
-	// Its value, only in the answer that creates or rotates it. Null when such a request is repeated.
+	// Its value, only in the response that creates or rotates it. Null when such a request is repeated.
 	Key *string `json:"key"`
 
 	// Its beginning and its end. Null for a configured key.
@@ -7385,13 +7386,13 @@ type UpdateKeyBody struct {
 
 // RotateKeyBody is a type of the API.
 type RotateKeyBody struct {
-	// How long the present value still works. Default: 300.
+	// How long the current value stays valid. Default: 300.
 	ExpirePreviousSeconds Nullable[int64] `json:"expire_previous_seconds,omitempty"`
 }
 
 // ForkSessionBody is a type of the API.
 type ForkSessionBody struct {
-	// Null: the next number of the parent's title.
+	// Null: the parent's title with the next number.
 	Title Nullable[string] `json:"title,omitempty"`
 
 	// `sequence` of the last message to copy. Null: the last complete one.
@@ -7693,14 +7694,14 @@ func (v SessionFrame) MarshalJSON() ([]byte, error) {
 	return json.Marshal(v.Value)
 }
 
-// Grant: An approval that was given for always. Calls like it need no approval.
+// Grant: A permanent approval. Calls that it covers require no further approval.
 type Grant struct {
 	Object string `json:"object"`
 	ID     string `json:"id"`
 	Owner  string `json:"owner"`
 	Tool   string `json:"tool"`
 
-	// The call that was approved first.
+	// The call whose approval created it.
 	Title string `json:"title"`
 
 	// Unix time in seconds.
@@ -7826,7 +7827,7 @@ type ReloadedConfig struct {
 	RestartRequired []string `json:"restart_required"`
 }
 
-// ServiceReload: The result of a reload. Null where it was not asked for.
+// ServiceReload: The result of a reload. A part that was not requested is null.
 type ServiceReload struct {
 	Object string `json:"object"`
 
@@ -7928,7 +7929,7 @@ type BackupImport struct {
 	// elsewhere: it is on a PostgreSQL server, and not in the archive.
 	Database BackupImportDatabase `json:"database"`
 
-	// Whether it includes secrets. Those of this home stay otherwise.
+	// Whether it includes secrets. If not, the secrets of this home stay.
 	Secrets bool `json:"secrets"`
 
 	// Secrets that were left out.
@@ -7963,8 +7964,8 @@ const (
 
 // RouteSecret: A secret that authenticates the sender. Its value is never shown again.
 type RouteSecret struct {
-	// Start of its SHA-256 in hex. Null for a secret of less than 24 characters, which could be guessed from it,
-	// and for a variable that is not set.
+	// Start of its SHA-256 in hex. Null for a secret of fewer than 24 characters, which could be guessed from
+	// it, and for a variable that is not set.
 	Fingerprint *string `json:"fingerprint"`
 
 	// env: a variable of the server.
@@ -8229,10 +8230,10 @@ type TestRouteBody struct {
 	SkipScript *bool `json:"skip_script,omitempty"`
 }
 
-// DeliveryStageName: receive: only of a request that it stops: its route is disabled, or its body did not
-// arrive whole. receive and signature stop requests whose sender is unknown. Such a delivery has the
-// beginning of its headers and no body, and cannot be replayed. In ten minutes the first 10 of a route and 30
-// in all are recorded, and the newest 50 of a route are kept. Later versions may add stages.
+// DeliveryStageName: receive: recorded only if it stops the request, because the route is disabled or the
+// body did not arrive whole. receive and signature stop requests whose sender is unknown. Such a delivery has
+// the beginning of its headers and no body, and cannot be replayed. Per ten minutes, the first 10 of a route
+// and 30 in total are recorded, and the newest 50 of a route are kept. Later versions may add stages.
 type DeliveryStageName string
 
 // The values of DeliveryStageName.
@@ -8271,10 +8272,10 @@ type WebhookResult struct {
 	Event  string          `json:"event"`
 	Stages []DeliveryStage `json:"stages"`
 
-	// Status of the answer to the sender. Null: not all stages ran.
+	// Status of the response to the sender. Null: not all stages ran.
 	HTTPStatus *int64 `json:"http_status"`
 
-	// The answer to the sender.
+	// The response to the sender.
 	Body map[string]any `json:"body"`
 
 	// The prompt or message.
@@ -8328,7 +8329,7 @@ type Delivery struct {
 
 	Route string `json:"route"`
 
-	// The sender's id, or the id of the request.
+	// The id that the sender gave it, or the id of the request.
 	DeliveryID string `json:"delivery_id"`
 
 	Event  string         `json:"event"`
@@ -8406,7 +8407,7 @@ type ReplayDeliveriesBody struct {
 	// Null: 100.
 	Limit Nullable[int64] `json:"limit,omitempty"`
 
-	// `last_id` of the previous answer.
+	// `last_id` of the previous response.
 	After Nullable[string] `json:"after,omitempty"`
 }
 
@@ -8426,7 +8427,7 @@ type ReplayResult struct {
 	// Those that were not replayed.
 	Refused []ReplayRefusal `json:"refused"`
 
-	// The newest delivery that was looked at.
+	// The newest delivery that was examined.
 	LastID *string `json:"last_id"`
 
 	// True: the filter matches more. Repeat the request with `after`.
@@ -8713,7 +8714,7 @@ type ConsoleCode struct {
 	Object string          `json:"object"`
 	Kind   ConsoleCodeKind `json:"kind"`
 
-	// Put the code of a link behind `/login#c=`: a fragment reaches no server and no log.
+	// Put the code of a link after `/login#c=`: a fragment reaches no server and no log.
 	Code string `json:"code"`
 
 	// Name of the key that signs in.
@@ -8746,8 +8747,8 @@ type ConsoleSession struct {
 	// Null for a request with an API key, and where no key is required.
 	ID *string `json:"id"`
 
-	// Only in the answer that signs in. Send it as `X-Agentd-Console` with every request: the cookie alone opens
-	// nothing.
+	// Only in the response that signs in. Send it as `X-Agentd-Console` with every request: the cookie alone
+	// opens nothing.
 	Token *string `json:"token"`
 
 	// Name of the key. Null where no key is required.

@@ -22,7 +22,7 @@ export const doctorCommand = defineApiCommand({
   meta: {
     name: "doctor",
     description:
-      "Check the installation for problems, also one that does not start. A server checks its own. Exits with 1 if a check fails",
+      "Check the installation for problems, even one that does not start. A server checks its own installation. Exits with 1 if a check fails",
   },
   args: { json: jsonOption },
   async run({ args }) {

@@ -47,7 +47,7 @@ const set = defineApiCommand({
   meta: {
     name: "set",
     description:
-      "Set a key in the configuration file. Comments are kept. On this machine it also mends a file with mistakes",
+      "Set a key in the configuration file. Comments are kept. On this machine it also repairs an invalid file",
   },
   args: {
     key,

@@ -59,7 +59,7 @@ const create = defineApiCommand({
     expires: textOption("time", "When it expires, such as 30d or 2027-01-31T08:00Z. Default: never"),
     "rate-limit": textOption("number", "Requests a minute. Default: no limit"),
     "max-runs": textOption("number", "Concurrent runs. Default: no limit"),
-    "day-budget": textOption("usd", "US dollars that its runs may cost on a day (UTC). Default: no limit"),
+    "day-budget": textOption("usd", "US dollars that its runs may cost per day (UTC). Default: no limit"),
     json: jsonOption,
   },
   async run({ args }) {

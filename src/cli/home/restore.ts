@@ -1,4 +1,4 @@
-/** `agentd restore`: replaces the content of the home by that of a backup. */
+/** `agentd restore`: replaces the content of the home with that of a backup. */
 import { join, resolve } from "node:path";
 import { defineCommand } from "citty";
 import { ServiceError } from "../../base/errors.ts";
@@ -18,7 +18,7 @@ export const restoreCommand = defineCommand({
   meta: {
     name: "restore",
     description:
-      "Replace the content of the home by that of a backup. The old content moves to a folder in the home",
+      "Replace the content of the home with that of a backup. The old content moves to a folder in the home",
   },
   args: {
     file: requiredArgument("A file that `agentd backup` wrote"),

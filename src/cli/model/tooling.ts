@@ -12,7 +12,7 @@ import { block } from "../webhook/text.ts";
 import { oneLine } from "../sessions/text.ts";
 
 const listSkills = defineApiCommand({
-  meta: { name: "list", description: "List the skills, with the variables that they miss" },
+  meta: { name: "list", description: "List the skills, with their missing variables" },
   args: { json: jsonOption },
   async run({ args }) {
     const { rows } = await withApi(({ client }) => readPages((query) => client.listSkills({ query })));

@@ -20,7 +20,8 @@ export const eventsCommand = defineApiCommand({
     follow: {
       type: "boolean",
       alias: "f",
-      description: "Continue with new events, also after a cut. Without --after, begin now. Ctrl-C ends it",
+      description:
+        "Continue with new events, even after a lost connection. Without --after, begin now. Ctrl-C ends it",
     },
     types: textOption("a,b", "Only these types, such as question.created or run.*"),
     after: textOption("cursor", "Continue after this event or cursor"),

@@ -32,7 +32,7 @@ const KINDS: readonly Question["kind"][] = ["approval", "clarify", "sudo", "secr
 const question = requiredArgument("Id of the question (ask_...)");
 
 const list = defineApiCommand({
-  meta: { name: "list", description: "List what runs ask, newest first" },
+  meta: { name: "list", description: "List the questions of runs, newest first" },
   args: {
     status: { type: "enum", options: [...STATUSES], default: "open", description: "Filter by status" },
     kind: { type: "enum", options: [...KINDS], description: "Filter by kind" },
@@ -122,7 +122,7 @@ const answer = defineApiCommand({
 });
 
 export const questionsCommand = defineCommand({
-  meta: { name: "questions", description: "List, show and answer what runs ask people" },
+  meta: { name: "questions", description: "List, show and answer the questions of runs" },
   subCommands: { list, show, answer },
 });
 
@@ -248,7 +248,7 @@ const listGrants = defineApiCommand({
 });
 
 const revoke = defineApiCommand({
-  meta: { name: "revoke", description: "Revoke an approval, so that such calls ask again" },
+  meta: { name: "revoke", description: "Revoke an approval, so that such calls require approval again" },
   args: { grant: requiredArgument("Id of the approval"), yes: yesOption, json: jsonOption },
   async run({ args }) {
     if (!args.yes && !confirm.isPossible())

@@ -24,7 +24,7 @@ export const logsCommand = defineApiCommand({
       "Show the log of the gateway, whether it runs or not: the last lines, or those that --since selects. A server shows the lines that it has in memory",
   },
   args: {
-    follow: { type: "boolean", alias: "f", description: "Continue with new lines, also after a restart" },
+    follow: { type: "boolean", alias: "f", description: "Continue with new lines, even after a restart" },
     lines: {
       type: "string",
       alias: "n",

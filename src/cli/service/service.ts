@@ -75,7 +75,7 @@ const uninstall = defineCommand({
 const status = defineCommand({
   meta: {
     name: "status",
-    description: "Show whether the service is installed and runs. Exits with 1 if it does not run",
+    description: "Show whether the service is installed and running. Exits with 1 if it does not run",
   },
   args: { manager: managerOption, json: jsonOption },
   async run({ args }) {

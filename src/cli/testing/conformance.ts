@@ -13,7 +13,7 @@ export const conformanceCommand = defineCommand({
   meta: {
     name: "conformance",
     description:
-      "Check any server against the contracts of the HTTP API, the gateway and webhooks. It sends about 40 short prompts and leaves the sessions that they make. The key is taken from API_SERVER_KEY, the secret of the webhook from WEBHOOK_SECRET. Exits with 1 if a scenario fails",
+      "Check any server against the contracts of the HTTP API, the gateway and webhooks. It sends about 40 short prompts and leaves the sessions that they create. The key is taken from API_SERVER_KEY, the secret of the webhook from WEBHOOK_SECRET. Exits with 1 if a scenario fails",
   },
   args: {
     http: textOption("url", "Address of an HTTP API, such as http://127.0.0.1:8642"),

@@ -66,9 +66,9 @@ func (v AliasDirective) MarshalJSON() ([]byte, error) {
 	return json.Marshal(plain(v))
 }
 
-// APIAnswer: The answer of an operation, also when it is an error of the operation.
+// APIAnswer: The response of an operation, including an error response.
 type APIAnswer struct {
-	// The status code of HTTP.
+	// The HTTP status code.
 	Status int64 `json:"status"`
 
 	// Names in lower case.
@@ -371,7 +371,7 @@ const (
 	TranscriptMessageRoleTool      TranscriptMessageRole = "tool"
 )
 
-// TranscriptMessageStatus: Outcome of a tool call; `interrupted` for an answer that was cut.
+// TranscriptMessageStatus: Outcome of a tool call; `interrupted` for an answer that was cut off.
 type TranscriptMessageStatus string
 
 // The values of TranscriptMessageStatus.
@@ -446,19 +446,19 @@ type TranscriptMessage struct {
 	// Arguments of a tool call, with secrets redacted. Absent if they are long.
 	Args any `json:"args,omitempty"`
 
-	// End of the result of a tool call, at most 4096 characters. GET /v1/sessions/{session_id}/messages has all
-	// of it.
+	// The last part of a tool call's result, at most 4096 characters. GET /v1/sessions/{session_id}/messages has
+	// the whole result.
 	Output *string `json:"output,omitempty"`
 
 	// How long a tool call took. Absent where it is not known.
 	DurationS *float64 `json:"duration_s,omitempty"`
 
-	// Outcome of a tool call; `interrupted` for an answer that was cut.
+	// Outcome of a tool call; `interrupted` for an answer that was cut off.
 	Status TranscriptMessageStatus `json:"status,omitempty"`
 
 	Code ToolEndCode `json:"code,omitempty"`
 
-	// The pictures and files of a user message. GET
+	// The images and files of a user message. GET
 	// /v1/sessions/{session_id}/messages/{sequence}/attachments/{index} has their content.
 	Attachments []SessionAttachment `json:"attachments,omitempty"`
 }
@@ -819,7 +819,7 @@ type CompressResultSummary struct {
 	// The summary failed; the conversation is unchanged.
 	Aborted bool `json:"aborted"`
 
-	// Always false: nothing takes the place of a summary that fails.
+	// Always false: no fallback replaces a summary that fails.
 	FallbackUsed bool `json:"fallback_used"`
 }
 
@@ -2665,10 +2665,10 @@ type EventsSubscribeParams struct {
 
 // FeedSubscription is a type of the API.
 type FeedSubscription struct {
-	// The position of the feed. Events behind it follow as `feed.event`.
+	// The position of the feed. Events after it follow as `feed.event`.
 	Cursor string `json:"cursor"`
 
-	// Changes with the database: cursors of another epoch are invalid.
+	// Identifies the feed. Cursors are valid within one epoch.
 	Epoch string `json:"epoch"`
 }
 
@@ -2970,7 +2970,7 @@ type PromptSubmitParams struct {
 	// Removes the user prompt with this index (from 0) and everything after it before the new prompt is added.
 	TruncateBeforeUserOrdinal *int64 `json:"truncate_before_user_ordinal,omitempty"`
 
-	// The same by the `message_id` of the user prompt.
+	// The same, by the `message_id` of the user prompt.
 	TruncateBeforeMessageID *string `json:"truncate_before_message_id,omitempty"`
 
 	ConfirmTruncate *bool `json:"confirm_truncate,omitempty"`

@@ -430,9 +430,9 @@ class AsyncAgentClient(AsyncBase):
         Args:
             status: Any of these statuses.
             kind: Any of these kinds.
-            source: Any of these sources of their sessions, such as http, webhook or cron.
+            source: Runs of sessions with any of these sources, such as http, webhook or cron.
             model: Any of these models, each `provider:model`.
-            key: Any of these names of keys.
+            key: Any of these API keys, by name.
             parent_id: Only sub-agents of this run.
             q: Part of `input_preview`, or the id.
             from_: Inclusive. Unix time in seconds, or RFC 3339.
@@ -1172,11 +1172,11 @@ class AsyncAgentClient(AsyncBase):
         response: ResponseInfo | None = None,
         timeout: float | None = None,
     ) -> types.JobImport:
-        """Import jobs of another service.
+        """Import jobs from another service.
 
-        Creates a job from each usable entry of a `jobs.json`, under its id: an id that exists stays
-        unchanged, so a second import adds nothing. An entry that cannot be used does not stop the others.
-        At most 1,000 entries.
+        Creates a job from each usable entry of a `jobs.json`, under the id of the entry. A job that
+        already has that id stays unchanged, so a second import adds nothing. An entry that cannot be used
+        does not stop the others. At most 1,000 entries.
 
         `POST /v1/jobs/import`. Needs a key with the scope `jobs`.
 
@@ -1354,7 +1354,7 @@ class AsyncAgentClient(AsyncBase):
     ) -> types.Job:
         """Resume a scheduled job.
 
-        A repeating job continues at its next time. A job that runs once and has passed needs a new time.
+        A repeating job continues at its next time. A one-time job whose time has passed needs a new time.
 
         `POST /v1/jobs/{job_id}/resume`. Needs a key with the scope `jobs`.
 
@@ -1391,8 +1391,8 @@ class AsyncAgentClient(AsyncBase):
     ) -> types.JobRun:
         """Run a scheduled job now.
 
-        Runs outside the schedule, once a scheduler claims it. A second request before that joins the
-        first. A paused job stays paused.
+        Runs the job outside its schedule, as soon as a scheduler claims it. A second request before that
+        joins the first. A paused job stays paused.
 
         `POST /v1/jobs/{job_id}/run`. Needs a key with the scope `jobs`.
 
@@ -1647,16 +1647,17 @@ class AsyncAgentClient(AsyncBase):
         response: ResponseInfo | None = None,
         timeout: float | None = None,
     ) -> types.SchedulePreview:
-        """Get what a schedule means.
+        """Preview a schedule.
 
         Reads a schedule as people write it, and returns its next times as the scheduler computes them from
-        now. Stores nothing. Other text returns 400 `invalid_schedule` with what to write instead.
+        now. Stores nothing. Text that is not a schedule returns 400 `invalid_schedule`, which says what to
+        write instead.
 
         `GET /v1/scheduler/preview`. Needs a key with the scope `read`.
 
         Args:
             schedule: Such as `every 30m`, `weekdays at 9am` or `0 9 * * 1-5`.
-            time_zone: IANA name. Default: that of the configuration.
+            time_zone: IANA name. Default: the configured zone.
             count: Number of times. Default 5.
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
                 reads the data of all owners.
@@ -2022,7 +2023,7 @@ class AsyncAgentClient(AsyncBase):
     ) -> types.BudgetList:
         """List the budgets of the day.
 
-        Budgets of the owner and of the owner's API keys for today (UTC), and what is spent of them.
+        Budgets of the owner and of the owner's API keys for today (UTC), and how much of them is spent.
 
         `GET /v1/budgets`. Needs a key with the scope `read`.
 
@@ -2125,8 +2126,8 @@ class AsyncAgentClient(AsyncBase):
     ) -> types.DetectedProviders:
         """Find model servers on this machine.
 
-        Asks the addresses of `model.local_servers`. It changes nothing: add a server to `model.providers`
-        to use it.
+        Queries the addresses of `model.local_servers`. It changes nothing: add a server to
+        `model.providers` to use it.
 
         `POST /v1/providers/detect`. Needs a key with the scope `admin`.
 
@@ -2161,7 +2162,7 @@ class AsyncAgentClient(AsyncBase):
         """Test a model.
 
         Asks the model for one tool call and one sentence. The calls count towards the budgets of the
-        caller, and towards no run.
+        caller, but belong to no run.
 
         `POST /v1/providers/test`. Needs a key with the scope `runs`.
 
@@ -2293,7 +2294,7 @@ class AsyncAgentClient(AsyncBase):
     ) -> types.ToolList:
         """List tools, by name.
 
-        Tools that the agent has now; those of MCP servers change.
+        Tools that the agent has now; those of MCP servers can change.
 
         `GET /v1/tools`. Needs a key with the scope `read`.
 
@@ -2357,9 +2358,9 @@ class AsyncAgentClient(AsyncBase):
         response: ResponseInfo | None = None,
         timeout: float | None = None,
     ) -> types.McpServerList:
-        """Connect the MCP servers again.
+        """Reconnect the MCP servers.
 
-        Reads the MCP servers of the configuration again, closes the present connections and opens new
+        Reads the MCP servers of the configuration again, closes the current connections and opens new
         ones.
 
         `POST /v1/mcp/reload`. Needs a key with the scope `admin`.
@@ -2486,7 +2487,7 @@ class AsyncAgentClient(AsyncBase):
     ) -> types.ConfigView:
         """Get the configuration.
 
-        With the scope read. The `ETag` is that of the file.
+        Requires the scope read. The `ETag` is that of the file.
 
         `GET /v1/config`. Needs a key with the scope `read`.
 
@@ -2515,10 +2516,10 @@ class AsyncAgentClient(AsyncBase):
     ) -> types.ConfigChange:
         """Change the configuration file.
 
-        Comments and the order of the file stay. `If-Match` is required: 428 `precondition_required`. A
-        patch with a mistake changes nothing: 400 `invalid_config` lists all in `details.issues`. A secret
-        must be a reference such as `env:NAME`, and the text `[redacted]` is refused: 400
-        `secret_not_allowed`.
+        Comments and the order of the file stay. `If-Match` is required; without it: 428
+        `precondition_required`. A patch with mistakes changes nothing: 400 `invalid_config` lists all of
+        them in `details.issues`. A secret must be a reference such as `env:NAME`, and the text
+        `[redacted]` is refused: 400 `secret_not_allowed`.
 
         `PATCH /v1/config`. Needs a key with the scope `admin`.
 
@@ -2692,7 +2693,8 @@ class AsyncAgentClient(AsyncBase):
     ) -> types.ApiKey:
         """Create an API key.
 
-        The key works at once, on every server of the database. The answer shows its value, once.
+        The key works at once, on every server that uses the database. The response contains its value,
+        which is not shown again.
 
         `POST /v1/keys`. Needs a key with the scope `admin`.
 
@@ -2753,7 +2755,8 @@ class AsyncAgentClient(AsyncBase):
         """Revoke an API key.
 
         Further requests get 401. Its open streams and sockets (code 4401) end within five seconds, on
-        every server; its runs go on. The last key with the scope admin stays: 409 `last_admin_key`.
+        every server; its runs continue. The last key with the scope admin cannot be revoked: 409
+        `last_admin_key`.
 
         `DELETE /v1/keys/{key_id}`. Needs a key with the scope `admin`.
 
@@ -2783,8 +2786,8 @@ class AsyncAgentClient(AsyncBase):
     ) -> types.ApiKey:
         """Change the scopes and limits of an API key.
 
-        Open streams and sockets of the key end within five seconds, so that they return with its new
-        rights. A configured key does not change: 409 `key_is_static`.
+        Open streams and sockets of the key end within five seconds, so that clients reconnect with its new
+        scopes and limits. A configured key cannot be changed: 409 `key_is_static`.
 
         `PATCH /v1/keys/{key_id}`. Needs a key with the scope `admin`.
 
@@ -2818,8 +2821,8 @@ class AsyncAgentClient(AsyncBase):
     ) -> types.ApiKey:
         """Replace the value of an API key.
 
-        The present value works for `expire_previous_seconds` more; one from an earlier rotation ends at
-        once. The answer shows the new value, once.
+        The current value stays valid for `expire_previous_seconds`; a value from an earlier rotation stops
+        working at once. The response contains the new value, which is not shown again.
 
         `POST /v1/keys/{key_id}/rotate`. Needs a key with the scope `admin`.
 
@@ -2894,8 +2897,8 @@ class AsyncAgentClient(AsyncBase):
     ) -> types.RunAccepted:
         """Compress the conversation.
 
-        Starts a run of the kind `compression`, which replaces the older messages that the model gets by a
-        summary. Its last event but one is `compression.completed`. While a run is active: 409
+        Starts a run of the kind `compression`, which replaces the older messages in the model's input with
+        a summary. Its second-to-last event is `compression.completed`. While a run is active: 409
         `session_busy`.
 
         `POST /v1/sessions/{session_id}/compress`. Needs a key with the scope `sessions`.
@@ -2967,7 +2970,7 @@ class AsyncAgentClient(AsyncBase):
         """Export a session.
 
         Streams the whole conversation with its tool calls, without secrets. json: a Session and its
-        SessionMessages. jsonl: the same, one a line. markdown: for people.
+        SessionMessages. jsonl: the same, one per line. markdown: for people.
 
         `GET /v1/sessions/{session_id}/export`. Needs a key with the scope `read`.
 
@@ -3206,8 +3209,8 @@ class AsyncAgentClient(AsyncBase):
         """Drain this server.
 
         Refuses new work with 503 `server_draining` and lets active runs finish; reads and answers to
-        questions go on. It ends with the process: restart it afterwards. GET /health/detailed shows its
-        state.
+        questions are still accepted. Draining ends only with the process: restart the server afterwards.
+        GET /health/detailed shows its state.
 
         `POST /v1/service/drain`. Needs a key with the scope `admin`.
         """
@@ -3286,9 +3289,9 @@ class AsyncAgentClient(AsyncBase):
         """Download a backup.
 
         A `tar.gz` of the home with a consistent copy of its SQLite database, as `agentd backup` writes it;
-        `agentd restore` checks and restores it. A PostgreSQL database is not in it. Keep it private: the
-        database holds conversations and payloads. `secrets` needs a server that requires API keys: 403
-        `auth_required`.
+        `agentd restore` checks and restores it. It does not contain a PostgreSQL database. Keep the
+        archive private: the database holds conversations and payloads. `secrets` needs a server that
+        requires API keys: 403 `auth_required`.
 
         `POST /v1/backup`. Needs a key with the scope `admin`.
         """
@@ -3316,9 +3319,9 @@ class AsyncAgentClient(AsyncBase):
         """Restore a backup.
 
         Checks an archive of `createBackup` or `agentd backup` completely and keeps it in the home. The
-        next start of this server replaces the content of the home by it; the old content moves to a folder
-        in the home. At most `limits.max_body_bytes`; `agentd restore` takes larger archives. A server that
-        requires no API key refuses it: 403 `auth_required`.
+        next start of this server replaces the content of the home with it; the old content moves to a
+        folder in the home. At most `limits.max_body_bytes`; `agentd restore` takes larger archives. A
+        server that requires no API key refuses it: 403 `auth_required`.
 
         `POST /v1/backup/import`. Needs a key with the scope `admin`.
 
@@ -3459,7 +3462,8 @@ class AsyncAgentClient(AsyncBase):
     ) -> types.DeletedRoute:
         """Delete a webhook route.
 
-        Its deliveries, runs and messages stay. A configured route stays: 409 `route_is_static`.
+        Its deliveries, runs and messages stay. A configured route cannot be deleted: 409
+        `route_is_static`.
 
         `DELETE /v1/webhooks/routes/{route_name}`. Needs a key with the scope `webhooks`.
 
@@ -3492,7 +3496,7 @@ class AsyncAgentClient(AsyncBase):
     ) -> types.Route:
         """Change a webhook route.
 
-        Applies from the next request on. A configured route does not change: 409 `route_is_static`.
+        Applies from the next request on. A configured route cannot be changed: 409 `route_is_static`.
 
         `PATCH /v1/webhooks/routes/{route_name}`. Needs a key with the scope `webhooks`.
 
@@ -3610,7 +3614,7 @@ class AsyncAgentClient(AsyncBase):
             route: Any of these routes.
             status: Any of these statuses.
             event: Any of these event types.
-            delivery_id: The sender's id.
+            delivery_id: The id that the sender gave the delivery.
             replay_of: Only replays of this delivery.
             from_: Inclusive. Unix time in seconds, or RFC 3339.
             to: Exclusive. Unix time in seconds, or RFC 3339.
@@ -3651,11 +3655,11 @@ class AsyncAgentClient(AsyncBase):
         response: ResponseInfo | None = None,
         timeout: float | None = None,
     ) -> types.ReplayResult:
-        """Replay the deliveries of a time.
+        """Replay the deliveries of a time window.
 
-        Replays the deliveries of a route that came in a window of time, oldest first, at most 1,000 a
-        call. It leaves out replays, and deliveries whose replay is open or has succeeded. While `has_more`
-        is true, repeat the request with `after`.
+        Replays the deliveries of a route that arrived in a time window, oldest first, at most 1,000 per
+        request. It leaves out replays, and deliveries whose replay is open or has succeeded. While
+        `has_more` is true, repeat the request with `after`.
 
         `POST /v1/webhooks/deliveries/replay`. Needs a key with the scope `webhooks`.
 
@@ -3977,8 +3981,9 @@ class AsyncAgentClient(AsyncBase):
     ) -> types.ConsoleCode:
         """Create a code that signs a browser in.
 
-        The browser gets the permissions of the key. A key has one open phone code: a new one ends the
-        last. Returns 403 `auth_required` where no key is required, and 404 while the console is off.
+        The browser gets the permissions of the key. A key has one open phone code: a new one invalidates
+        the previous one. Returns 403 `auth_required` where no key is required, and 404 while the console
+        is off.
 
         `POST /api/console/codes`
         """
@@ -3999,7 +4004,7 @@ class AsyncAgentClient(AsyncBase):
         response: ResponseInfo | None = None,
         timeout: float | None = None,
     ) -> types.ConsoleSession:
-        """Get who is signed in.
+        """Show who is signed in.
 
         `GET /api/console/session`
         """
@@ -4023,9 +4028,9 @@ class AsyncAgentClient(AsyncBase):
         """Sign a browser in.
 
         Takes a code or a key. A session has two halves: a cookie that scripts cannot read, and `token`,
-        which the page sends as `X-Agentd-Console`. Together they open what the key opens. Ten attempts a
-        minute are allowed from an address. Over HTTP, only names of this machine are accepted, unless
-        `console.allow_plain_http` is set.
+        which the page sends as `X-Agentd-Console`. Together they open what the key opens. Each address is
+        allowed ten attempts per minute. Over plain HTTP, only loopback addresses and `localhost` are
+        accepted, unless `console.allow_plain_http` is set.
 
         `POST /api/console/session`
         """

@@ -252,7 +252,7 @@ class AsyncGatewayClient(AsyncGatewayBase):
             images: File paths or data URLs.
             truncate_before_user_ordinal: Removes the user prompt with this index (from 0) and
                 everything after it before the new prompt is added.
-            truncate_before_message_id: The same by the `message_id` of the user prompt.
+            truncate_before_message_id: The same, by the `message_id` of the user prompt.
         """
         params: Mapping[str, Any] = _given(
             {
@@ -1758,7 +1758,7 @@ class GatewayClient(SyncGatewayBase):
             images: File paths or data URLs.
             truncate_before_user_ordinal: Removes the user prompt with this index (from 0) and
                 everything after it before the new prompt is added.
-            truncate_before_message_id: The same by the `message_id` of the user prompt.
+            truncate_before_message_id: The same, by the `message_id` of the user prompt.
         """
         params: Mapping[str, Any] = _given(
             {

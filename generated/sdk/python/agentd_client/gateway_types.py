@@ -47,9 +47,9 @@ class AliasDirective(TypedDict):
 
 
 class ApiAnswer(TypedDict):
-    """The answer of an operation, also when it is an error of the operation."""
+    """The response of an operation, including an error response."""
 
-    #: The status code of HTTP.
+    #: The HTTP status code.
     status: int
     #: Names in lower case.
     headers: dict[str, str]
@@ -328,7 +328,7 @@ class CompressResultSummary(TypedDict):
     noop: bool
     #: The summary failed; the conversation is unchanged.
     aborted: bool
-    #: Always false: nothing takes the place of a summary that fails.
+    #: Always false: no fallback replaces a summary that fails.
     fallback_used: bool
 
 
@@ -573,9 +573,9 @@ FeedEventType: TypeAlias = Literal["session.created", "session.updated", "sessio
 
 
 class FeedSubscription(TypedDict):
-    #: The position of the feed. Events behind it follow as `feed.event`.
+    #: The position of the feed. Events after it follow as `feed.event`.
     cursor: str
-    #: Changes with the database: cursors of another epoch are invalid.
+    #: Identifies the feed. Cursors are valid within one epoch.
     epoch: str
 
 
@@ -1956,15 +1956,15 @@ class TranscriptMessage(_TranscriptMessageRequired, total=False):
     tool_call_id: str
     #: Arguments of a tool call, with secrets redacted. Absent if they are long.
     args: Any
-    #: End of the result of a tool call, at most 4096 characters. GET /v1/sessions/{session_id}/messages has
-    #: all of it.
+    #: The last part of a tool call's result, at most 4096 characters. GET /v1/sessions/{session_id}/messages
+    #: has the whole result.
     output: str
     #: How long a tool call took. Absent where it is not known.
     duration_s: float
-    #: Outcome of a tool call; `interrupted` for an answer that was cut.
+    #: Outcome of a tool call; `interrupted` for an answer that was cut off.
     status: Literal["interrupted", "ok", "error", "denied", "aborted", "pending"]
     code: ToolEndCode
-    #: The pictures and files of a user message. GET
+    #: The images and files of a user message. GET
     #: /v1/sessions/{session_id}/messages/{sequence}/attachments/{index} has their content.
     attachments: list[SessionAttachment]
 

@@ -525,7 +525,7 @@ class ErrorBody(_ErrorBodyRequired, total=False):
 
 
 class ErrorEnvelope(TypedDict):
-    """Body of every error answer."""
+    """Body of every error response."""
 
     error: ErrorBody
 
@@ -1612,7 +1612,7 @@ class _SubagentRequestedEventRequired(TypedDict):
 class SubagentRequestedEvent(_SubagentRequestedEventRequired, total=False):
     """A task waits for a sub-agent, which will be the run `subagent_id`."""
 
-    #: Toolsets of the sub-agent. Absent, it has all configured ones.
+    #: Toolsets of the sub-agent. Absent: all configured ones.
     toolsets: list[str]
 
 
@@ -1636,7 +1636,7 @@ class _SubagentStartEventRequired(TypedDict):
 class SubagentStartEvent(_SubagentStartEventRequired, total=False):
     """A sub-agent started a task. It is a separate run with the id `subagent_id`."""
 
-    #: Toolsets of the sub-agent. Absent, it has all configured ones.
+    #: Toolsets of the sub-agent. Absent: all configured ones.
     toolsets: list[str]
 
 
@@ -1969,7 +1969,7 @@ _RunTraceRequired = TypedDict(
         "ended_at": Union[float, None],
         #: Null while it runs.
         "duration_seconds": Union[float, None],
-        #: True if events of the run are no longer kept, or are too many.
+        #: True if events of the run are no longer kept, or if there are too many of them.
         "is_truncated": bool,
         #: In the order of their start.
         "steps": list["RunStep"],
@@ -2088,9 +2088,9 @@ _SessionRequired = TypedDict(
         "message_count": int,
         #: Number of the last event of the session.
         "last_seq": int,
-        #: The session that it was forked from, or works for.
+        #: The session that it was branched from, or works for.
         "parent_id": Union[str, None],
-        #: First session of the line of forks.
+        #: First session of the line of branches.
         "root_id": Union[str, None],
         #: Total usage of its runs. Null before the first run ends.
         "usage": Union["RunUsage", None],
@@ -2155,7 +2155,7 @@ class DeletedSession(_DeletedSessionRequired, total=False):
 class UpdateSessionBody(TypedDict, total=False):
     """A JSON Merge Patch: absent fields keep their values, and null restores the default."""
 
-    #: At most 120 characters, unique among forks.
+    #: At most 120 characters, unique among branches.
     title: str | None
     #: `provider:model` or `model`.
     model: str | None
@@ -2191,7 +2191,7 @@ _SessionMessageRequired = TypedDict(
         "status": Union[Literal["ok", "error", "denied", "aborted", "pending"], None],
         #: Why the call did not succeed. Null if it did.
         "code": Union["ToolEndCode", None],
-        #: How long the call took, with the wait for an approval. Null where it is not known.
+        #: How long the call took, including the wait for an approval. Null where it is not known.
         "duration_seconds": Union[float, None],
         "attachments": list["SessionAttachment"],
         "run_id": Union[str, None],
@@ -2349,7 +2349,7 @@ class JobTime(TypedDict):
 
 
 class JobRepeat(TypedDict):
-    #: How many scheduled times run. Null: no limit.
+    #: Number of scheduled runs. Null: no limit.
     times: int | None
     completed: int
 
@@ -2463,7 +2463,7 @@ class CreateJobBody(_CreateJobBodyRequired, total=False):
     deliver: str | None
     #: Where failures go. Default: as `deliver`.
     failure_deliver: str | None
-    #: How many scheduled times run. Default: no limit.
+    #: Number of scheduled runs. Default: no limit.
     repeat: int | None
     skills: list[str] | None
     #: A file in `<home>/scripts` that runs first.
@@ -2652,7 +2652,8 @@ _JobRunRequired = TypedDict(
     {
         "object": Literal["agent.job.run"],
         "job": "Job",
-        #: The instant of the run, Unix time in seconds. With the cause manual it names the occurrence.
+        #: The instant of the run, Unix time in seconds. Together with the cause manual, it identifies the
+        #: occurrence.
         "scheduled_at": float,
         #: Null until a scheduler has claimed it.
         "occurrence": Union["Occurrence", None],
@@ -2865,7 +2866,7 @@ _MessageRequired = TypedDict(
         "status": "MessageStatus",
         #: The run, webhook delivery or occurrence that enqueued it.
         "ref": Union[str, None],
-        #: The run whose answer or event it is.
+        #: The run whose answer or event it contains.
         "run_id": Union[str, None],
         "delivery_id": Union[str, None],
         "occurrence_id": Union[str, None],
@@ -3014,7 +3015,7 @@ class UsageResult(TypedDict):
     source: str | None
     #: The kind of the runs.
     kind: str | None
-    #: Runs that ended. Each counts once, with its own model, also when others answered too.
+    #: Runs that ended. Each counts once, with its own model, even if other models answered too.
     runs: int
     #: Those that failed or were interrupted.
     failed_runs: int
@@ -3086,7 +3087,7 @@ _BudgetRequired = TypedDict(
 )
 
 class Budget(_BudgetRequired, total=False):
-    """A limit of what runs may use on a day (UTC). No model is called once it is spent."""
+    """A limit on what runs may use on a day (UTC). No model is called once it is spent."""
 
 
 _BudgetListRequired = TypedDict(
@@ -3509,7 +3510,7 @@ class PlatformTest(TypedDict):
 class ConfigIssue(TypedDict):
     #: The key, such as api_server.port, or a variable. Empty: the file itself.
     path: str
-    #: A clause about the value.
+    #: The problem with the value, as a clause.
     message: str
     #: In the file, from 1.
     line: int | None
@@ -3558,9 +3559,9 @@ class ConfigChange(_ConfigChangeRequired, total=False):
     pass
 
 
-#: JSON Schema 2020-12 of the file. `x-applies` says when a change takes effect: `live`, or at the next
-#: `restart`; `reload`, when the MCP servers are reloaded. `x-secret` marks values that only `env:NAME` may
-#: set over this API.
+#: JSON Schema 2020-12 of the file. `x-applies` says when a change takes effect: `live`, at once; `restart`,
+#: at the next start; `reload`, when the MCP servers are reloaded. `x-secret` marks values that only
+#: `env:NAME` may set over this API.
 ConfigSchema: TypeAlias = dict[str, Any]
 
 
@@ -3599,7 +3600,7 @@ class VariableList(_VariableListRequired, total=False):
 
 
 class PutVariableBody(TypedDict):
-    #: One line, without backslashes and without all three kinds of quotes.
+    #: One line, without backslashes, and with at most two of the three kinds of quotes.
     value: str
 
 
@@ -3619,14 +3620,14 @@ _ApiKeyRequired = TypedDict(
     {
         "object": Literal["agent.key"],
         "id": str,
-        #: Runs and changes name it.
+        #: Recorded with its runs and changes.
         "name": str,
         #: Owner of the data that the key reaches.
         "owner": str,
         "scopes": list["KeyScope"],
         "source": "KeySource",
         "status": "KeyStatus",
-        #: Its value, only in the answer that creates or rotates it. Null when such a request is repeated.
+        #: Its value, only in the response that creates or rotates it. Null when such a request is repeated.
         "key": Union[str, None],
         #: Its beginning and its end. Null for a configured key.
         "redacted_value": Union[str, None],
@@ -3711,12 +3712,12 @@ class UpdateKeyBody(TypedDict, total=False):
 
 
 class RotateKeyBody(TypedDict, total=False):
-    #: How long the present value still works. Default: 300.
+    #: How long the current value stays valid. Default: 300.
     expire_previous_seconds: int | None
 
 
 class ForkSessionBody(TypedDict, total=False):
-    #: Null: the next number of the parent's title.
+    #: Null: the parent's title with the next number.
     title: str | None
     #: `sequence` of the last message to copy. Null: the last complete one.
     through_message: int | None
@@ -3848,7 +3849,7 @@ _GrantRequired = TypedDict(
         "id": str,
         "owner": str,
         "tool": str,
-        #: The call that was approved first.
+        #: The call whose approval created it.
         "title": str,
         #: Unix time in seconds.
         "created_at": float,
@@ -3856,7 +3857,7 @@ _GrantRequired = TypedDict(
 )
 
 class Grant(_GrantRequired, total=False):
-    """An approval that was given for always. Calls like it need no approval."""
+    """A permanent approval. Calls that it covers require no further approval."""
 
 
 _GrantListRequired = TypedDict(
@@ -3954,7 +3955,7 @@ _ServiceReloadRequired = TypedDict(
 )
 
 class ServiceReload(_ServiceReloadRequired, total=False):
-    """The result of a reload. Null where it was not asked for."""
+    """The result of a reload. A part that was not requested is null."""
 
 
 class DoctorFinding(TypedDict):
@@ -3999,7 +4000,7 @@ _BackupImportRequired = TypedDict(
         "created_at": str,
         #: elsewhere: it is on a PostgreSQL server, and not in the archive.
         "database": Literal["copied", "absent", "elsewhere"],
-        #: Whether it includes secrets. Those of this home stay otherwise.
+        #: Whether it includes secrets. If not, the secrets of this home stay.
         "secrets": bool,
         #: Secrets that were left out.
         "omitted": list[str],
@@ -4017,7 +4018,7 @@ RouteSource: TypeAlias = Literal["config", "subscription"]
 _RouteSecretRequired = TypedDict(
     "_RouteSecretRequired",
     {
-        #: Start of its SHA-256 in hex. Null for a secret of less than 24 characters, which could be guessed
+        #: Start of its SHA-256 in hex. Null for a secret of fewer than 24 characters, which could be guessed
         #: from it, and for a variable that is not set.
         "fingerprint": Union[str, None],
         #: env: a variable of the server.
@@ -4228,10 +4229,10 @@ class TestRouteBody(TypedDict, total=False):
     skip_script: bool
 
 
-#: receive: only of a request that it stops: its route is disabled, or its body did not arrive whole. receive
-#: and signature stop requests whose sender is unknown. Such a delivery has the beginning of its headers and
-#: no body, and cannot be replayed. In ten minutes the first 10 of a route and 30 in all are recorded, and the
-#: newest 50 of a route are kept. Later versions may add stages.
+#: receive: recorded only if it stops the request, because the route is disabled or the body did not arrive
+#: whole. receive and signature stop requests whose sender is unknown. Such a delivery has the beginning of
+#: its headers and no body, and cannot be replayed. Per ten minutes, the first 10 of a route and 30 in total
+#: are recorded, and the newest 50 of a route are kept. Later versions may add stages.
 DeliveryStageName: TypeAlias = Literal["receive", "signature", "rate", "parse", "dedupe", "events", "filters", "script", "render", "admit"]
 
 
@@ -4249,9 +4250,9 @@ _WebhookResultRequired = TypedDict(
         "object": Literal["agent.webhook_result"],
         "event": str,
         "stages": list["DeliveryStage"],
-        #: Status of the answer to the sender. Null: not all stages ran.
+        #: Status of the response to the sender. Null: not all stages ran.
         "http_status": Union[int, None],
-        #: The answer to the sender.
+        #: The response to the sender.
         "body": Union[dict[str, Any], None],
         #: The prompt or message.
         "rendered": Union[str, None],
@@ -4283,7 +4284,7 @@ _DeliveryRequired = TypedDict(
         #: Owner of the route when it arrived.
         "owner": str,
         "route": str,
-        #: The sender's id, or the id of the request.
+        #: The id that the sender gave it, or the id of the request.
         "delivery_id": str,
         "event": str,
         "status": "DeliveryStatus",
@@ -4345,7 +4346,7 @@ class ReplayDeliveriesBody(_ReplayDeliveriesBodyRequired, total=False):
     status: list[DeliveryStatus] | None
     #: Null: 100.
     limit: int | None
-    #: `last_id` of the previous answer.
+    #: `last_id` of the previous response.
     after: str | None
 
 
@@ -4362,7 +4363,7 @@ class ReplayResult(TypedDict):
     replayed: int
     #: Those that were not replayed.
     refused: list[ReplayRefusal]
-    #: The newest delivery that was looked at.
+    #: The newest delivery that was examined.
     last_id: str | None
     #: True: the filter matches more. Repeat the request with `after`.
     has_more: bool
@@ -4606,7 +4607,7 @@ _ConsoleCodeRequired = TypedDict(
     {
         "object": Literal["agent.console_code"],
         "kind": Literal["link", "phone"],
-        #: Put the code of a link behind `/login#c=`: a fragment reaches no server and no log.
+        #: Put the code of a link after `/login#c=`: a fragment reaches no server and no log.
         "code": str,
         #: Name of the key that signs in.
         "key": str,
@@ -4632,7 +4633,7 @@ _ConsoleSessionRequired = TypedDict(
         "object": Literal["agent.console_session"],
         #: Null for a request with an API key, and where no key is required.
         "id": Union[str, None],
-        #: Only in the answer that signs in. Send it as `X-Agentd-Console` with every request: the cookie
+        #: Only in the response that signs in. Send it as `X-Agentd-Console` with every request: the cookie
         #: alone opens nothing.
         "token": Union[str, None],
         #: Name of the key. Null where no key is required.
@@ -5128,13 +5129,13 @@ _FeedReadyRequired = TypedDict(
     {
         "object": Literal["feed.ready"],
         "cursor": str,
-        #: Changes with the database: cursors of another epoch are invalid.
+        #: Identifies the feed. Cursors are valid within one epoch.
         "epoch": str,
     },
 )
 
 class FeedReady(_FeedReadyRequired, total=False):
-    """First frame of a stream. Events behind `cursor` follow."""
+    """First frame of a stream. Events after `cursor` follow."""
 
 
 _FeedBookmarkRequired = TypedDict(

@@ -67,7 +67,7 @@ export function ReceiverNote(): JSX.Element | null {
 /** All stages of a request in order, and what each decides. */
 const STAGES: readonly (readonly [DeliveryStageName, string])[] = [
   ["receive", "The route is enabled, and the body arrives whole"],
-  ["signature", "The sender proves itself with the secret"],
+  ["signature", "The sender authenticates with the secret"],
   ["rate", "The route and the sender stay within their limits"],
   ["parse", "The body is what its content type says"],
   ["dedupe", "The delivery is a new one"],

@@ -133,7 +133,7 @@ export function RouteFields({ isNew = false }: { readonly isNew?: boolean }): JS
             hint="JSON. All of them must match."
           />
           <SelectInput name="scheme" label="How the service signs" options={SCHEMES} />
-          <SelectInput name="auth" label="How the sender proves itself" options={AUTHS} />
+          <SelectInput name="auth" label="How the sender authenticates" options={AUTHS} />
           <TextInput name="skills" label="Skills" hint="Names, separated by commas." />
           <TextInput
             name="script"
