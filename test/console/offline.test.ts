@@ -68,6 +68,18 @@ test("a message written offline is sent once by the next page, when the tab was 
   assert.equal(await composer(next).inputValue(), "");
 });
 
+test("what could not be read while the gateway was away is read when it is back", async () => {
+  await using shown = await startConsole();
+  const page = await shown.open("/outbox");
+  await page.getByRole("heading", { name: "No message yet" }).waitFor();
+  await shown.kill();
+  await page.getByText("The gateway does not answer.").waitFor();
+  await page.getByRole("button", { name: /^delivered/ }).click();
+  await page.getByRole("alert").getByText("The connection to the server failed.").waitFor();
+  await shown.restart();
+  await page.getByText("Nothing matches these filters.").waitFor();
+});
+
 test("an update reloads once and keeps the draft, even where a proxy keeps the page of before", async () => {
   await using shown = await startConsole();
   const page = await shown.open("/chat/new");

@@ -1,6 +1,7 @@
 /** Lists and items of the API: read once, kept for Back, and read again when the feed says that they changed. */
 import { useEffect, useMemo } from "preact/hooks";
 import { followChanges, type Change } from "./feed.ts";
+import { connection } from "./gateway.ts";
 import { addressOf, messageOf, request } from "./session.ts";
 import { createStore, useStore, type WritableStore } from "./store.ts";
 
@@ -50,8 +51,10 @@ interface Resource {
   readonly id?: string;
   shown: number;
   isStale: boolean;
+  hasFailed: boolean;
   timer: ReturnType<typeof setTimeout> | undefined;
-  readonly read: () => Promise<void>;
+  /** Resolves to whether it could be read. */
+  readonly read: () => Promise<boolean>;
   /** While it is read. */
   reading: Promise<void> | undefined;
 }
@@ -59,6 +62,16 @@ interface Resource {
 const kept = new Map<string, Resource>();
 
 followChanges({ onChange: mark, onGap: () => mark(undefined) });
+
+// The feed brings changes, and not what could not be read while the gateway was away.
+connection.subscribe(() => {
+  if (connection.get().kind !== "open") return;
+  for (const resource of kept.values()) {
+    if (!resource.hasFailed) continue;
+    resource.isStale = true;
+    if (resource.shown > 0) void refresh(resource);
+  }
+});
 
 /** Marks what a change concerns; what is shown is read again soon. Undefined: everything may have changed. */
 function mark(change: Change | undefined): void {
@@ -89,7 +102,7 @@ async function refresh(resource: Resource): Promise<void> {
 async function readUntilFresh(resource: Resource): Promise<void> {
   while (resource.isStale) {
     resource.isStale = false;
-    await resource.read();
+    resource.hasFailed = !(await resource.read());
   }
 }
 
@@ -190,8 +203,10 @@ function createList<T extends { readonly id: string }>({
     try {
       const first = await page(undefined);
       store.update((state) => withFirstPage(state, first));
+      return true;
     } catch (error) {
       store.update((state) => failed(state, error));
+      return false;
     }
   };
   const more = async () => {
@@ -205,7 +220,17 @@ function createList<T extends { readonly id: string }>({
       store.update((state) => ({ ...failed(state, error), isLoadingMore: false }));
     }
   };
-  return { topics, shown: 0, isStale: true, timer: undefined, reading: undefined, store, read, more };
+  return {
+    topics,
+    shown: 0,
+    isStale: true,
+    hasFailed: false,
+    timer: undefined,
+    reading: undefined,
+    store,
+    read,
+    more,
+  };
 }
 
 /** The first page replaces what it covers; older rows that were loaded stay below it. */
@@ -257,13 +282,25 @@ export function useItem<T>(address: string, topic: string | readonly string[], i
       try {
         const item = await request<{ url: string }, T>({ url: address });
         store.update(() => ({ item, status: "ready", problem: "" }));
+        return true;
       } catch (error) {
         store.update((state) => failed(state, error));
+        return false;
       }
     };
     const topics = typeof topic === "string" ? [topic] : topic;
     const own = id === undefined ? {} : { id };
-    return { topics, ...own, shown: 0, isStale: true, timer: undefined, reading: undefined, store, read };
+    return {
+      topics,
+      ...own,
+      shown: 0,
+      isStale: true,
+      hasFailed: false,
+      timer: undefined,
+      reading: undefined,
+      store,
+      read,
+    };
   });
   const state = useStore(resource.store, (value) => value);
   return { ...state, reload: () => void refresh(resource) };
