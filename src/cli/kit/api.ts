@@ -72,6 +72,10 @@ export async function withGatewayApi<T>(
   });
 }
 
+/** Operations that read the configuration and other files of the home. */
+const WITHOUT_DATABASE =
+  /^(get|list)(Platform|Route|Config|Variable|Provider|Model|Price|Skill|Tool|McpServer|Doctor|Log|Capabilities)/;
+
 async function locally<T>(work: (api: Api) => Promise<T>): Promise<T> {
   const { CommandApi } = await import("../../app/command-api.ts");
   const api = await CommandApi.open(currentContext());
@@ -84,8 +88,7 @@ async function locally<T>(work: (api: Api) => Promise<T>): Promise<T> {
   const server = { baseUrl: "http://localhost", fetch: answer };
   const ownedBy = (owner: string) => ({ "X-Agent-Owner": owner });
   const client = localClient(async (call) => {
-    // The platforms are in the configuration.
-    if (/^(get|list)(?!Platform)/.test(call.operation)) await warnOnce();
+    if (/^(get|list)/.test(call.operation) && !WITHOUT_DATABASE.test(call.operation)) await warnOnce();
     return api.perform(call);
   });
   try {
