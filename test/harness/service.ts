@@ -49,7 +49,7 @@ export interface TestServiceOptions {
   readonly wrapStore?: (store: Store) => Store;
   /** The built console; default: none. */
   readonly consoleFolder?: URL;
-  /** Take over the database and home of a service that was stopped. */
+  /** Shares the database and home of a service, which removes them. */
   readonly like?: TestService;
 }
 
@@ -67,9 +67,16 @@ export class TestService implements AsyncDisposable {
   readonly seen: Set<string>;
   readonly logLines: string[];
   readonly clock: Clock;
+  /** Whose database and home it shares. */
+  readonly #like: TestService | undefined;
   #keepFiles = false;
+  #isGone = false;
 
-  constructor(from: Omit<TestService, "request" | "chat" | "json" | "restart" | typeof Symbol.asyncDispose>) {
+  constructor(
+    from: Omit<TestService, "request" | "chat" | "json" | "restart" | typeof Symbol.asyncDispose>,
+    like?: TestService,
+  ) {
+    this.#like = like;
     this.url = from.url;
     this.service = from.service;
     this.home = from.home;
@@ -108,7 +115,10 @@ export class TestService implements AsyncDisposable {
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.service.stop({ graceMs: 0 });
-    if (this.#keepFiles) return;
+    if (this.#keepFiles || this.#isGone) return;
+    this.#isGone = true;
+    // The service that they belong to removes them, once: on PostgreSQL another test uses the schema then.
+    if (this.#like && !this.#like.#keepFiles) return;
     await this.database.drop();
     await rm(this.home, { recursive: true, force: true });
   }
@@ -142,16 +152,8 @@ export async function startTestService(options: TestServiceOptions = {}): Promis
       : {}),
     observe: (operation, status) => void seen.add(`${operation} ${status}`),
   });
-  return new TestService({
-    url: service.url,
-    service,
-    home,
-    workspace: home,
-    database,
-    seen,
-    logLines,
-    clock,
-  });
+  const parts = { url: service.url, service, home, workspace: home, database, seen, logLines, clock };
+  return new TestService(parts, like);
 }
 
 /** The defaults with `overrides` on top, on any free port. */
