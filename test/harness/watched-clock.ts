@@ -14,6 +14,12 @@ export class WatchedClock extends FakeClock {
     return this.#waitOf(ms).promise;
   }
 
+  /** Resolves once somebody else begins to wait for `ms`. */
+  next(ms: number): Promise<void> {
+    this.#begun.delete(ms);
+    return this.#waitOf(ms).promise;
+  }
+
   #waitOf(ms: number): PromiseWithResolvers<void> {
     const known = this.#begun.get(ms) ?? Promise.withResolvers<void>();
     this.#begun.set(ms, known);
