@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { allEvents, createGate, fetchRun, post, startRun } from "../../harness/runs.ts";
 import { assertError, scenario } from "../../harness/scenario.ts";
-import { KEY } from "../../harness/service.ts";
+import { KEY, startTestService } from "../../harness/service.ts";
 
 const shared = createGate();
 scenario(
@@ -26,6 +26,22 @@ scenario(
     await assertError(another, 429, "too_many_concurrent_runs");
     shared.open();
     for (const { run_id: id } of runs) assert.equal((await fetchRun(service, id, 30)).status, "completed");
+  },
+);
+
+scenario(
+  "createRun",
+  202,
+  { title: "first requests for one new session, sent to two replicas at once, join that session" },
+  async (service) => {
+    await using replica = await startTestService({ like: service });
+    const sent = Array.from({ length: 4 }, (_, index) =>
+      startRun(index % 2 === 0 ? service : replica, { input: String(index), session_id: "room" }),
+    );
+    const runs = await Promise.all(sent);
+    for (const { run_id: id } of runs) assert.equal((await fetchRun(service, id, 30)).status, "completed");
+    const { data } = (await (await service.request("/v1/sessions")).json()) as { readonly data: unknown[] };
+    assert.equal(data.length, 1);
   },
 );
 
