@@ -235,7 +235,7 @@ function arrivalFlaws({ arrivals, messages, cuts }: Findings): readonly string[]
         cuts.some(({ fromMs, untilMs }) => untilMs >= from && fromMs <= until);
       return times.slice(1).every((at, index) => wasCut(times[index]!, at))
         ? []
-        : [`${id} came ${times.length} times in ${attempts} attempts (${error})`];
+        : [`${id} came at ${times.join()} in ${attempts} attempts (${error}), cuts ${JSON.stringify(cuts)}`];
     }),
   ];
 }
