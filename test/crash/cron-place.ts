@@ -39,7 +39,7 @@ export class CronContext implements AsyncDisposable {
   readonly jobs: Jobs;
   /** Messages that the platform got, each as often as it came, and when by the compressed clock. */
   readonly arrivals: { readonly id: string; readonly text: string; readonly atMs: number }[];
-  /** When processes died, by the machine's clock: from the signal to the exit. */
+  /** When processes died, by the machine's clock: from the signal until the platform has taken all that they had sent. */
   readonly kills: Span[] = [];
   readonly #child: Omit<ChildOptions, "host" | "stopAt">;
   readonly #children = new Set<RunningChild>();
@@ -68,7 +68,8 @@ export class CronContext implements AsyncDisposable {
   /** As {@link start}, without waiting. */
   spawn(options: Pick<ChildOptions, "host" | "stopAt"> = {}): RunningChild {
     const argument = JSON.stringify({ ...this.#child, ...options });
-    const child = new RunningChild(startChild("../../crash/cron-child.ts", [argument]), this.kills);
+    const place = { kills: this.kills, platform: this.#child.platform };
+    const child = new RunningChild(startChild("../../crash/cron-child.ts", [argument]), place);
     this.#children.add(child);
     return child;
   }
@@ -131,14 +132,14 @@ export class CronContext implements AsyncDisposable {
 export class RunningChild {
   readonly #child: Child;
   readonly #lines: AsyncIterator<unknown>;
-  readonly #kills: Span[];
+  readonly #place: { readonly kills: Span[]; readonly platform: string };
   #hasExited = false;
   #isCounted = false;
 
-  constructor(child: Child, kills: Span[]) {
+  constructor(child: Child, place: { readonly kills: Span[]; readonly platform: string }) {
     this.#child = child;
     this.#lines = child.lines[Symbol.asyncIterator]();
-    this.#kills = kills;
+    this.#place = place;
     void child.exit.then(() => (this.#hasExited = true));
   }
 
@@ -155,8 +156,11 @@ export class RunningChild {
     // Deno calls a child that child.kill() was used on killed, however it ended; so the signal is sent by hand.
     if (!this.#hasExited) process.kill(this.#child.process.pid!, signal);
     const code = await this.#child.exit;
-    if (!this.#isCounted) this.#kills.push({ fromMs, untilMs: Date.now() });
+    if (this.#isCounted) return code;
     this.#isCounted = true;
+    // The platform runs in this process, which may have been busy: what came before this request is taken before its answer.
+    await (await fetch(this.#place.platform, { headers: { connection: "close" } })).text();
+    this.#place.kills.push({ fromMs, untilMs: Date.now() });
     return code;
   }
 }
@@ -190,6 +194,7 @@ async function openPlatform(
 ): Promise<{ readonly url: string; close(): Promise<unknown> }> {
   const server = createServer(async (request, response) => {
     response.on("error", () => {});
+    if (request.method === "GET") return void response.end();
     const body = await text(request).catch(() => undefined);
     if (body === undefined) return;
     const { notification_id: id, message } = JSON.parse(body) as { notification_id: string; message: string };
