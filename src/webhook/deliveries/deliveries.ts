@@ -273,8 +273,8 @@ function strangersHeaders(headers: Headers): Headers {
   const cut = [...headers]
     .filter(([name]) => name !== REPLAY_HEADER)
     .slice(0, MAX_STRANGERS_HEADERS)
-    .map(([name, value]) => [name, value.slice(0, MAX_STRANGERS_CHARACTERS)] as const);
-  return new Headers(cut.map(([name, value]) => [name, value]));
+    .map(([name, value]) => [name, value.slice(0, MAX_STRANGERS_CHARACTERS)]);
+  return new Headers(Object.fromEntries(cut));
 }
 
 /** Returns null for a body that cannot be kept as sent: a part of it would be another body. */
