@@ -22,6 +22,17 @@ export function agentdCommand(...words: readonly string[]): Command {
   return [process.execPath, ...NURSERY, builtProgram(), ...words];
 }
 
+/**
+ * Returns the command of one process that runs `agentd` for one command after the other, as {@link agentdCommand} would start
+ * it: see commands.ts.
+ */
+export function commandsCommand(): Command {
+  const script = join(import.meta.dirname, "commands.ts");
+  const isSource = isDeno || process.env["AGENTD_TEST_PROGRAM"] === "source";
+  if (isSource) return scriptCommand(script, source);
+  return [process.execPath, ...NURSERY, script, builtProgram()];
+}
+
 /** A start collects no garbage then, which takes an eighth of its CPU time. */
 const NURSERY = ["--min-semi-space-size=16"];
 

@@ -29,6 +29,7 @@ interface Selection {
 }
 
 let selection: Selection = { hasStdin: false };
+let target: Promise<RemoteTarget | undefined> | undefined;
 
 /**
  * Takes the options of {@link TARGET_ARGS} from words in canonical form, but not those that the command has itself.
@@ -44,12 +45,11 @@ export function takeTarget(words: readonly string[], own: ArgsDef): string[] {
     context: repeatedOption(words, "context").at(-1),
     hasStdin: names.includes("token-stdin") && words.slice(0, end).includes("--token-stdin"),
   };
+  target = undefined;
   if (selection.url !== undefined && selection.context !== undefined)
     throw new UsageError("--url and --context cannot be combined.");
   return words.filter((word, index) => index >= end || !isOption(word));
 }
-
-let target: Promise<RemoteTarget | undefined> | undefined;
 
 /**
  * Returns the server on which this command works; undefined for this machine. The option wins over AGENTD_URL, and that

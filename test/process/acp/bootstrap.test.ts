@@ -7,6 +7,7 @@ import packageFile from "../../../package.json" with { type: "json" };
 import { checkOnce } from "../../../src/base/schema.ts";
 import { createAcpPlace, type AcpPlace } from "../../harness/acp.ts";
 import { agentd } from "../../harness/agentd.ts";
+import { keptAgentd } from "../../harness/kept-agentd.ts";
 
 /** What the registry asks of an entry. */
 const texts = { type: "object", additionalProperties: { type: "string" } };
@@ -120,7 +121,7 @@ test("`--bootstrap` names no package that you did not name: without `--package` 
   const printed = await bootstrap([], { HOME: "/nonexistent" });
   assert.deepEqual(Object.keys(printed), ["zed", "jetbrains", "vscode"]);
   const refused = async (...options: readonly string[]) => {
-    const { code, stdout, stderr } = await agentd(["acp", ...options], { HOME: "/nonexistent" });
+    const { code, stdout, stderr } = await keptAgentd(["acp", ...options], { HOME: "/nonexistent" });
     assert.deepEqual([code, stdout], [2, ""]);
     return stderr;
   };
@@ -143,14 +144,14 @@ test("`--check` reports readiness in one line, and `--setup` without a terminal 
   assert.equal(keyless.code, 1);
   assert.match(keyless.stdout, /^agentd \S+ is not ready: [^\n]+`agentd[^\n]+\n$/);
   for (const command of [["acp", "--setup"], ["--setup"]]) {
-    const { code, stdout, stderr } = await agentd(command, env);
+    const { code, stdout, stderr } = await keptAgentd(command, env);
     assert.deepEqual([code, stdout], [1, ""]);
     assert.match(stderr, /without a terminal/);
   }
-  const mistaken = await agentd(["acp", "--bootstrap", "--ide", "emacs"], env);
+  const mistaken = await keptAgentd(["acp", "--bootstrap", "--ide", "emacs"], env);
   assert.equal(mistaken.code, 2);
   assert.match(
-    (await agentd(["acp", "--version"], env)).stdout,
+    (await keptAgentd(["acp", "--version"], env)).stdout,
     new RegExp(`^agentd ${packageFile.version} `),
   );
 });

@@ -9,7 +9,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { gunzipSync, gzipSync } from "node:zlib";
 import { createAgentClient } from "../../../src/client/http.ts";
-import { agentd } from "../../harness/agentd.ts";
+import { keptAgentd } from "../../harness/kept-agentd.ts";
 import { createGatewayPlace, type GatewayPlace, type GatewayProcess } from "../../harness/gateway.ts";
 import { agentdCommand, programEnvironment } from "../../harness/program.ts";
 
@@ -52,9 +52,9 @@ test("a backup made during runs restores everything that was acknowledged", asyn
   const long = `${"long name ".repeat(15)}Ünïcode`;
   await writeFile(join(skill, long), "x".repeat(100_000), { mode: 0o700 });
   const env = { AGENTD_HOME: place.home };
-  await agentd(["cron", "create", "every 1h", "hi", "--name", "hourly"], env);
+  await keptAgentd(["cron", "create", "every 1h", "hi", "--name", "hourly"], env);
 
-  const { code, stdout, stderr } = await agentd(["backup", file, "--secrets"], env);
+  const { code, stdout, stderr } = await keptAgentd(["backup", file, "--secrets"], env);
   assert.equal(code, 0, stderr);
   assert.match(stdout, /^Backed up \S+ to \S+copy\.tar\.gz: \d+ files, with the database\.\nCheck it with /);
   assert.match(stderr, /^The backup does not include the workspace: \S+workspace\n$/);
@@ -65,12 +65,12 @@ test("a backup made during runs restores everything that was acknowledged", asyn
     "running",
     "the original goes on",
   );
-  const busy = await agentd(["restore", file, "--force"], env);
+  const busy = await keptAgentd(["restore", file, "--force"], env);
   assert.equal(busy.code, 1);
   assert.match(busy.stderr, /^A process of agentd uses \S+state\.db\. Stop the gateway/);
   await first.kill("SIGKILL");
 
-  const restored = await agentd(["restore", file], { AGENTD_HOME: target });
+  const restored = await keptAgentd(["restore", file], { AGENTD_HOME: target });
   assert.equal(restored.code, 0, restored.stderr);
   assert.match(restored.stdout, /^Restored \S+ from \S+: \d+ files, with the database\.\n$/);
   assert.equal(restored.stderr, "");
@@ -94,32 +94,32 @@ test("a backup made during runs restores everything that was acknowledged", asyn
   assert.equal(await statusOf(done), "completed");
   assert.equal(await statusOf(working), "interrupted");
   assert.equal(await statusOf(queued), "completed");
-  assert.match((await agentd(["cron", "list"], { AGENTD_HOME: target })).stdout, /hourly/);
+  assert.match((await keptAgentd(["cron", "list"], { AGENTD_HOME: target })).stdout, /hourly/);
   assert.equal(await second.kill("SIGTERM"), 0, second.stderr());
 });
 
 test("a backup inside the home or over an existing path is rejected, and a partial one never gets its name", async (t) => {
   const folder = await scratch(t);
   const env = { AGENTD_HOME: join(folder, "home") };
-  const missing = await agentd(["backup", join(folder, "copy")], env);
+  const missing = await keptAgentd(["backup", join(folder, "copy")], env);
   assert.deepEqual(
     [missing.code, missing.stderr],
     [1, `Nothing to back up: ${env.AGENTD_HOME} does not exist.\n`],
   );
-  await agentd(["config", "set", "log.level", "info"], env);
-  const inside = await agentd(["backup", join(folder, "home", "copy")], env);
+  await keptAgentd(["config", "set", "log.level", "info"], env);
+  const inside = await keptAgentd(["backup", join(folder, "home", "copy")], env);
   assert.equal(inside.code, 1);
   assert.match(inside.stderr, /is inside the home\. Choose a path outside /);
   const file = join(folder, "file");
   await writeFile(file, "");
-  const taken = await agentd(["backup", file], env);
+  const taken = await keptAgentd(["backup", file], env);
   assert.equal(taken.code, 1);
   assert.match(taken.stderr, /already exists\. Choose a new file\.\n$/);
-  const below = await agentd(["backup", join(file, "copy")], env);
+  const below = await keptAgentd(["backup", join(file, "copy")], env);
   assert.equal(below.code, 1);
   assert.match(below.stderr, /^Cannot create the backup \S+ \(E[A-Z]+\)\. Check [^\n]*\n$/);
   await writeFile(join(folder, "home", "state.db"), "this is no database ".repeat(500));
-  const damaged = await agentd(["backup", join(folder, "copy")], env);
+  const damaged = await keptAgentd(["backup", join(folder, "copy")], env);
   assert.equal(damaged.code, 1);
   assert.match(damaged.stderr, /^The file is not a SQLite database\.\n$/);
   assert.deepEqual((await readdir(folder)).toSorted(), ["file", "home"]);
@@ -150,7 +150,7 @@ test("a backup without --secrets has none, says which are missing, and its resto
   const subscription = { description: "d", prompt: "p", events: [], secret: routeSecret, retiring };
   await writeFile(join(home, "webhook_subscriptions.json"), JSON.stringify({ mine: subscription }));
   const env = { AGENTD_HOME: home };
-  const made = await agentd(["backup", file], env);
+  const made = await keptAgentd(["backup", file], env);
   assert.equal(made.code, 0, made.stderr);
   for (const name of [
     ".env",
@@ -163,22 +163,22 @@ test("a backup without --secrets has none, says which are missing, and its resto
   for (const secret of secrets) assert.ok(!content.includes(secret), secret);
   await writeFile(join(home, "later.txt"), "made after the backup");
 
-  const refused = await agentd(["restore", file], env);
+  const refused = await keptAgentd(["restore", file], env);
   assert.equal(refused.code, 1);
   assert.match(refused.stderr, /already exists\. Pass --force to replace its content/);
-  const restored = await agentd(["restore", file, "--force"], env);
+  const restored = await keptAgentd(["restore", file, "--force"], env);
   assert.equal(restored.code, 0, restored.stderr);
   const replaced = /^What it replaced is in (\S+)\. /m.exec(restored.stdout)?.[1] ?? "";
   assert.match(restored.stderr, /does not include these secrets: \.env, config\.yaml: /);
   assert.match(await readFile(join(home, ".env"), "utf8"), /canary-variable-0123456789/);
-  assert.equal((await agentd(["config", "get", "log.level"], env)).stdout, "error\n");
+  assert.equal((await keptAgentd(["config", "get", "log.level"], env)).stdout, "error\n");
   assert.match(await readFile(join(home, "webhook_subscriptions.json"), "utf8"), /"description": "d"/);
   assert.deepEqual(
     (await readdir(replaced)).toSorted(),
     ["config.yaml", "later.txt", "webhook_subscriptions.json"],
     "the old content is kept",
   );
-  await agentd(["backup", join(folder, "second.tar.gz"), "--secrets"], env);
+  await keptAgentd(["backup", join(folder, "second.tar.gz"), "--secrets"], env);
   const second = gunzipSync(await readFile(join(folder, "second.tar.gz"))).toString("latin1");
   assert.ok(
     second.includes("canary-variable-0123456789") && !second.includes("later.txt"),
@@ -189,27 +189,27 @@ test("a backup without --secrets has none, says which are missing, and its resto
 test("a backup without a database, or with one on a server, says what it does not include", async (t) => {
   const folder = await scratch(t);
   const env = { AGENTD_HOME: join(folder, "home") };
-  await agentd(["config", "set", "log.level", "info"], env);
-  const bare = await agentd(["backup", join(folder, "bare"), "--json"], env);
+  await keptAgentd(["config", "set", "log.level", "info"], env);
+  const bare = await keptAgentd(["backup", join(folder, "bare"), "--json"], env);
   const facts = { file: join(folder, "bare"), files: 1, database: "absent", secrets: false, omitted: [] };
   assert.deepEqual(JSON.parse(bare.stdout), facts);
   const server = { ...env, AGENTD_DATABASE_URL: "postgres://me@127.0.0.1:1/nowhere" };
-  const remote = await agentd(["backup", join(folder, "remote")], server);
+  const remote = await keptAgentd(["backup", join(folder, "remote")], server);
   assert.equal(remote.code, 0, remote.stderr);
   const elsewhere =
     /^The backup does not include the database, which is on a PostgreSQL server\. Copy it with `pg_dump`/;
   assert.match(remote.stderr, elsewhere);
-  const back = await agentd(["restore", join(folder, "remote")], {
+  const back = await keptAgentd(["restore", join(folder, "remote")], {
     ...server,
     AGENTD_HOME: join(folder, "other"),
   });
   assert.match(back.stderr, /Restore it with `pg_restore`/);
   await mkdir(join(folder, "home", "workspace"));
   await writeFile(join(folder, "home", "workspace", "a.txt"), "mine");
-  await agentd(["backup", join(folder, "whole"), "--workspace"], env);
-  await agentd(["restore", join(folder, "whole")], { AGENTD_HOME: join(folder, "third") });
+  await keptAgentd(["backup", join(folder, "whole"), "--workspace"], env);
+  await keptAgentd(["restore", join(folder, "whole")], { AGENTD_HOME: join(folder, "third") });
   assert.equal(await readFile(join(folder, "third", "workspace", "a.txt"), "utf8"), "mine");
-  await agentd(["restore", join(folder, "bare"), "--force"], env);
+  await keptAgentd(["restore", join(folder, "bare"), "--force"], env);
   assert.equal(
     await readFile(join(folder, "home", "workspace", "a.txt"), "utf8"),
     "mine",
@@ -220,9 +220,9 @@ test("a backup without a database, or with one on a server, says what it does no
 test("a damaged or hostile archive is refused before anything changes", async (t) => {
   const folder = await scratch(t);
   const env = { AGENTD_HOME: join(folder, "home") };
-  await agentd(["config", "set", "log.level", "warn"], env);
+  await keptAgentd(["config", "set", "log.level", "warn"], env);
   const file = join(folder, "good.tar.gz");
-  await agentd(["backup", file], env);
+  await keptAgentd(["backup", file], env);
   const good = await readFile(file);
   const tar = gunzipSync(good);
   const swap = (from: string, to: string) =>
@@ -250,19 +250,19 @@ test("a damaged or hostile archive is refused before anything changes", async (t
     const bad = join(folder, "bad");
     await writeFile(bad, bytes);
     for (const words of [["--dry-run"], ["--force"]]) {
-      const { code, stdout, stderr } = await agentd(["restore", bad, ...words], env);
+      const { code, stdout, stderr } = await keptAgentd(["restore", bad, ...words], env);
       assert.deepEqual([code, stdout], [1, ""], name);
       assert.match(stderr, /is not an intact backup: [^\n]+ Nothing was changed\.\n$/, name);
       assert.match(stderr, wanted, name);
     }
   }
   const fresh = join(folder, "fresh");
-  assert.equal((await agentd(["restore", join(folder, "bad")], { AGENTD_HOME: fresh })).code, 1);
-  assert.equal((await agentd(["config", "get", "log.level"], env)).stdout, "warn\n");
+  assert.equal((await keptAgentd(["restore", join(folder, "bad")], { AGENTD_HOME: fresh })).code, 1);
+  assert.equal((await keptAgentd(["config", "get", "log.level"], env)).stdout, "warn\n");
   const left = (await readdir(folder)).toSorted();
   assert.deepEqual(left, ["bad", "good.tar.gz", "home"], "no new home");
   assert.deepEqual((await readdir(env.AGENTD_HOME)).toSorted(), [".lock", "config.yaml"]);
-  const dry = await agentd(["restore", file, "--dry-run"], { AGENTD_HOME: fresh });
+  const dry = await keptAgentd(["restore", file, "--dry-run"], { AGENTD_HOME: fresh });
   assert.match(dry.stdout, /is intact: 1 files?, without a database/);
   await assert.rejects(stat(fresh));
 });
@@ -288,11 +288,11 @@ test("a restore that is killed while it changes the home leaves the old one or t
   const home = join(folder, "home");
   const env = { AGENTD_HOME: home };
   const file = join(folder, "backup.tar.gz");
-  await agentd(["config", "set", "log.level", "info"], env);
+  await keptAgentd(["config", "set", "log.level", "info"], env);
   await mkdir(join(home, "scripts"));
   await writeFile(join(home, "scripts", "state"), "info");
-  await agentd(["backup", file], env);
-  await agentd(["config", "set", "log.level", "error"], env);
+  await keptAgentd(["backup", file], env);
+  await keptAgentd(["config", "set", "log.level", "error"], env);
   await writeFile(join(home, "scripts", "state"), "error");
   const [program, ...words] = agentdCommand("restore", file, "--force");
   const child = spawn(program, words, { env: programEnvironment(env), stdio: "ignore" });
@@ -302,7 +302,7 @@ test("a restore that is killed while it changes the home leaves the old one or t
   });
   await closed;
   watcher.close();
-  const level = (await agentd(["config", "get", "log.level"], env)).stdout.trim();
+  const level = (await keptAgentd(["config", "get", "log.level"], env)).stdout.trim();
   assert.equal(await readFile(join(home, "scripts", "state"), "utf8"), level);
   assert.ok(["info", "error"].includes(level), level);
   await assert.rejects(stat(join(home, ".restore.json")));

@@ -3,7 +3,7 @@ import { readdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, it } from "node:test";
 import { createHome } from "../../unit/config/home-folder.ts";
-import { agentd } from "../../harness/agentd.ts";
+import { keptAgentd } from "../../harness/kept-agentd.ts";
 import { entryOf, openCronPlace } from "./cron-place.ts";
 
 interface Report {
@@ -81,7 +81,7 @@ describe("agentd cron import", () => {
     await using made = await createHome();
     await using elsewhere = await createHome({ "jobs.json": JSON.stringify({ jobs: records.slice(0, 3) }) });
     const file = join(elsewhere.home, "jobs.json");
-    const run = (...words: string[]) => agentd(["cron", "import", ...words], { AGENTD_HOME: made.home });
+    const run = (...words: string[]) => keptAgentd(["cron", "import", ...words], { AGENTD_HOME: made.home });
     const dry = await run(file, "--dry-run");
     assert.deepEqual([dry.code, dry.stdout.split("\n").at(-2)], [0, "Would import 3 of 3 jobs."]);
     assert.match(dry.stdout, /^Would import job: Tea \(0123456789ab\)$/m);

@@ -3,13 +3,13 @@ import { readdir } from "node:fs/promises";
 import { describe, it } from "node:test";
 import { definition } from "../../harness/cron.ts";
 import { createHome } from "../../unit/config/home-folder.ts";
-import { agentd } from "../../harness/agentd.ts";
+import { keptAgentd } from "../../harness/kept-agentd.ts";
 import { addRun, entryOf, openCronPlace } from "./cron-place.ts";
 
 describe("agentd cron list, show, runs and status", () => {
   it("create nothing in a home without a database, and say so", async () => {
     await using made = await createHome();
-    const look = async (...words: string[]) => agentd(["cron", ...words], { AGENTD_HOME: made.home });
+    const look = async (...words: string[]) => keptAgentd(["cron", ...words], { AGENTD_HOME: made.home });
     const list = await look("list");
     assert.equal(list.code, 0);
     assert.match(list.stdout, /^No scheduled jobs\. Create one: agentd cron create "/);

@@ -10,6 +10,7 @@ import type { OccurrenceRow } from "../../../src/store/schema/tables.ts";
 import { openTestStore } from "../../harness/store.ts";
 import { createHome } from "../../unit/config/home-folder.ts";
 import { agentd, type Outcome } from "../../harness/agentd.ts";
+import { keptAgentd } from "../../harness/kept-agentd.ts";
 
 const SECRET = "canary-of-the-cron-cli";
 
@@ -33,7 +34,7 @@ export async function openCronPlace(t: TestContext): Promise<CronContext> {
     jobs: new Jobs(store, { maxJobs: 100 }),
     home: made.home,
     env,
-    cron: (...words) => agentd(["cron", ...words], env),
+    cron: (...words) => keptAgentd(["cron", ...words], env),
     beat: async (agoMs = 0) => {
       const at = Date.now() - agoMs;
       const row = {

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { describe, it } from "node:test";
 import { definition } from "../../harness/cron.ts";
 import { createHome } from "../../unit/config/home-folder.ts";
-import { agentd } from "../../harness/agentd.ts";
+import { keptAgentd } from "../../harness/kept-agentd.ts";
 import { addRun, entryOf, idIn, openCronPlace, piped } from "./cron-place.ts";
 
 const NO_GATEWAY = /Warning: No scheduler is running: jobs run while `agentd gateway` runs/;
@@ -13,14 +13,14 @@ describe("agentd cron create", () => {
   it("works in a fresh home: creates the database and warns that jobs do not run without a gateway", async () => {
     await using made = await createHome();
     const env = { AGENTD_HOME: made.home };
-    const created = await agentd(["cron", "create", "every 2h", "Look around."], env);
+    const created = await keptAgentd(["cron", "create", "every 2h", "Look around."], env);
     assert.equal(created.code, 0, created.stderr);
     assert.match(
       created.stdout,
       /^Created job: [0-9a-f]{12}\n {2}Name: +Look around\.\n {2}Schedule: every 2h\n {2}Next run: \d{4}-\d\d-\d\d [\d:]{8} [+-]\d\d:\d\d \([^)]+\)\n$/,
     );
     assert.match(created.stderr, NO_GATEWAY);
-    const listed = await agentd(["cron", "list", "--json"], env);
+    const listed = await keptAgentd(["cron", "list", "--json"], env);
     const { jobs, count } = entryOf<{ readonly jobs: readonly { readonly id: string }[]; count: number }>(
       listed,
     );
@@ -37,7 +37,7 @@ describe("agentd cron create", () => {
       ["edit", "x", "--name", "y"],
       ["remove", "x", "--yes"],
     ]) {
-      const { code, stderr } = await agentd(["cron", ...words], env);
+      const { code, stderr } = await keptAgentd(["cron", ...words], env);
       assert.equal(code, 1);
       assert.match(
         stderr,
@@ -145,7 +145,7 @@ describe("agentd cron create", () => {
       [["resume", "x", "--run-now", "--at", "in 5m"], /cannot be combined/],
       [["lst"], /Unknown command "lst"; did you mean "list"/],
     ] as const) {
-      const refused = await agentd(["cron", ...words], { AGENTD_HOME: home });
+      const refused = await keptAgentd(["cron", ...words], { AGENTD_HOME: home });
       assert.equal(refused.code, 2, words.join(" "));
       assert.match(refused.stderr, text);
     }

@@ -6,7 +6,7 @@ import { loadConfig } from "../../../src/config/config.ts";
 import { platforms } from "../../../src/cli/doctor/platforms.ts";
 import { openTestStore } from "../../harness/store.ts";
 import { createHome } from "../../unit/config/home-folder.ts";
-import { agentd } from "../../harness/agentd.ts";
+import { keptAgentd } from "../../harness/kept-agentd.ts";
 
 const TOKEN = "canary-of-the-tests";
 
@@ -71,7 +71,10 @@ async function outboxFinding(
   await using made = await createHome();
   const { store, url } = await openTestStore(t);
   await fill(store);
-  const { stdout } = await agentd(["doctor", "--json"], { AGENTD_HOME: made.home, AGENTD_DATABASE_URL: url });
+  const { stdout } = await keptAgentd(["doctor", "--json"], {
+    AGENTD_HOME: made.home,
+    AGENTD_DATABASE_URL: url,
+  });
   const { findings } = JSON.parse(stdout) as {
     readonly findings: readonly {
       readonly name: string;

@@ -4,7 +4,7 @@ import { chmod, mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import process from "node:process";
 import { test } from "node:test";
-import { agentd } from "../../harness/agentd.ts";
+import { keptAgentd } from "../../harness/kept-agentd.ts";
 import { createGatewayPlace } from "../../harness/gateway.ts";
 import { saying, startModelServer } from "../../harness/openai-server.ts";
 import { createHome } from "../../unit/config/home-folder.ts";
@@ -21,7 +21,7 @@ type Env = Readonly<Record<string, string>>;
 
 /** The findings of a home by name, and what failed or was warned about beside what every test machine lacks. */
 async function diagnose(home: string, env: Env = {}) {
-  const { code, stdout, stderr } = await agentd(["doctor", "--json"], { AGENTD_HOME: home, ...env });
+  const { code, stdout, stderr } = await keptAgentd(["doctor", "--json"], { AGENTD_HOME: home, ...env });
   assert.equal(stderr, "");
   const { findings } = JSON.parse(stdout) as { findings: readonly Finding[] };
   const byName = new Map(findings.map((finding) => [finding.name, finding]));
@@ -62,7 +62,7 @@ test("a broken line of the configuration is reported once, and what needs it is 
   assert.match(bad[0]?.detail ?? "", /config\.yaml:2:9: api_server\.port must be an integer/);
   for (const name of ["database", "port", "model", "outbox", "cron"])
     assert.equal(of(name).status, "skip", name);
-  const { stdout } = await agentd(["doctor"], { AGENTD_HOME: made.home });
+  const { stdout } = await keptAgentd(["doctor"], { AGENTD_HOME: made.home });
   assert.equal(stdout.split("api_server.port").length, 2, stdout);
   assert.match(
     stdout,
@@ -238,7 +238,7 @@ for (const [what, tokens, status] of [
     assert.equal(of("model").status, status);
     assert.match(of("model").detail, new RegExp(`${tokens} tokens`));
     if (status === "warn") assert.match(of("model").fix ?? "", /OLLAMA_CONTEXT_LENGTH/);
-    const shown = await agentd(["model", "show"], { AGENTD_HOME: made.home });
+    const shown = await keptAgentd(["model", "show"], { AGENTD_HOME: made.home });
     assert.match(shown.stderr, new RegExp(`Its context is ${tokens} tokens`));
   });
 }

@@ -6,6 +6,7 @@ import { startPlatform, type PlatformRoute } from "../../harness/platforms/fake.
 import { startTerminal, terminalIsMissing, type Terminal } from "../../harness/terminal.ts";
 import { createHome, modeOf } from "../../unit/config/home-folder.ts";
 import { agentd } from "../../harness/agentd.ts";
+import { keptAgentd } from "../../harness/kept-agentd.ts";
 import { agentdCommand } from "../../harness/program.ts";
 
 const TOKEN = "1234567:canary-of-the-tests";
@@ -26,6 +27,11 @@ const read = (home: string, name: string) => readFile(join(home, name), "utf8");
 
 function setup(home: string, words: readonly string[], env: Readonly<Record<string, string>> = {}) {
   return agentd(["gateway", "setup", "--platform", "telegram", ...words], { ...env, AGENTD_HOME: home });
+}
+
+/** The same in a process that has read secrets before. */
+function setupAgain(home: string, words: readonly string[]) {
+  return keptAgentd(["gateway", "setup", "--platform", "telegram", ...words], { AGENTD_HOME: home });
 }
 
 function startSetup(home: string): Promise<Terminal> {
@@ -80,7 +86,7 @@ describe("agentd gateway setup --platform", () => {
   it("replaces a value in the file with a reference to the variable, and enables a disabled platform", async () => {
     const before = `platforms: { telegram: { enabled: false, extra: { token: old-token-in-the-file } } }\n`;
     await using made = await createHome({ "config.yaml": before });
-    const { code, stderr } = await setup(made.home, ["--set", `token=${TOKEN}`]);
+    const { code, stderr } = await setupAgain(made.home, ["--set", `token=${TOKEN}`]);
     assert.equal(code, 0, stderr);
     const file = await read(made.home, "config.yaml");
     assert.match(file, /enabled: true, extra: \{ token: env:TELEGRAM_BOT_TOKEN \}/);
@@ -89,9 +95,9 @@ describe("agentd gateway setup --platform", () => {
 
   it("sets the variable that the file already refers to, and keeps a given reference", async () => {
     await using made = await createHome({ "config.yaml": "platforms: { telegram: { token: env:MINE } }\n" });
-    assert.equal((await setup(made.home, ["--set", `token=${TOKEN}`])).code, 0);
+    assert.equal((await setupAgain(made.home, ["--set", `token=${TOKEN}`])).code, 0);
     assert.equal(await read(made.home, ".env"), `MINE=${TOKEN}\n`);
-    const { code, stderr } = await setup(made.home, ["--set", "token=env:ELSEWHERE"]);
+    const { code, stderr } = await setupAgain(made.home, ["--set", "token=env:ELSEWHERE"]);
     assert.equal(code, 1);
     assert.match(stderr, /not ready; missing: token/);
     assert.match(await read(made.home, "config.yaml"), /token: env:ELSEWHERE/);
@@ -121,11 +127,11 @@ describe("agentd gateway setup --platform", () => {
       `base_url=${fake.url}`,
       "--test",
     ];
-    const { code, stdout } = await setup(made.home, words);
+    const { code, stdout } = await setupAgain(made.home, words);
     assert.equal(code, 0);
     assert.match(stdout, /Delivered to telegram\S* in \d+ ms/);
     fake.next({ status: 403, body: { ok: false, description: "Forbidden: bot was kicked" } });
-    const refused = await setup(made.home, ["--test"]);
+    const refused = await setupAgain(made.home, ["--test"]);
     assert.equal(refused.code, 1);
     assert.match(refused.stderr, /Refused: .*bot was kicked/);
   });
@@ -152,9 +158,9 @@ describe("agentd gateway setup --platform", () => {
   it("refuses unknown platforms, and --set without one", async () => {
     await using made = await createHome();
     const env = { AGENTD_HOME: made.home };
-    const unknown = await agentd(["gateway", "setup", "--platform", "telegran"], env);
+    const unknown = await keptAgentd(["gateway", "setup", "--platform", "telegran"], env);
     assert.deepEqual([unknown.code, /did you mean "telegram"/.test(unknown.stderr)], [2, true]);
-    const stray = await agentd(["gateway", "setup", "--set", "token=canary"], env);
+    const stray = await keptAgentd(["gateway", "setup", "--set", "token=canary"], env);
     assert.deepEqual(
       [stray.code, /--set, --set-stdin and --test require --platform/.test(stray.stderr)],
       [2, true],

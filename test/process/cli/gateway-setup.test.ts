@@ -5,6 +5,7 @@ import { describe, it } from "node:test";
 import { startTerminal, terminalIsMissing } from "../../harness/terminal.ts";
 import { createHome, modeOf } from "../../unit/config/home-folder.ts";
 import { agentd } from "../../harness/agentd.ts";
+import { keptAgentd } from "../../harness/kept-agentd.ts";
 import { agentdCommand } from "../../harness/program.ts";
 
 const SECRET = "a-secret-of-the-tests-0123";
@@ -36,7 +37,7 @@ describe("agentd gateway setup", () => {
     assert.equal(await modeOf(join(made.home, ".env")), "600");
     assert.match(stdout, /http:\/\/your-server:9001\/webhooks\/<route-name>/);
     assert.ok(!(stdout + stderr).includes(SECRET));
-    const subscribed = await agentd(["webhook", "subscribe", "a"], { AGENTD_HOME: made.home });
+    const subscribed = await keptAgentd(["webhook", "subscribe", "a"], { AGENTD_HOME: made.home });
     assert.match(subscribed.stdout, /http:\/\/localhost:9001\/webhooks\/a/);
   });
 
@@ -55,7 +56,7 @@ describe("agentd gateway setup", () => {
   it("creates a missing home, and keeps every default with --yes", async () => {
     await using made = await createHome();
     const home = join(made.home, "new");
-    const { code, stdout } = await agentd(["gateway", "setup", "--yes"], { AGENTD_HOME: home });
+    const { code, stdout } = await keptAgentd(["gateway", "setup", "--yes"], { AGENTD_HOME: home });
     assert.equal(code, 0);
     assert.equal(await read(home, "config.yaml"), "version: 1\nplatforms:\n  webhook:\n    enabled: true\n");
     assert.deepEqual(await readdir(home), [".lock", "config.yaml"]);
@@ -66,7 +67,7 @@ describe("agentd gateway setup", () => {
   it("says when the environment overrides a setting", async () => {
     await using made = await createHome();
     const env = { AGENTD_HOME: made.home, WEBHOOK_PORT: "9002", WEBHOOK_ENABLED: "false" };
-    const { stderr } = await agentd(["gateway", "setup", "--webhook-port", "9001"], env);
+    const { stderr } = await keptAgentd(["gateway", "setup", "--webhook-port", "9001"], env);
     assert.match(stderr, /WEBHOOK_PORT in the environment overrides the port: 9002/);
     assert.match(stderr, /WEBHOOK_ENABLED in the environment overrides this/);
   });
@@ -80,7 +81,7 @@ describe("agentd gateway setup", () => {
       [[], /Cannot ask without a terminal\. Pass --enable-webhooks/],
     ] as const) {
       await using made = await createHome();
-      const refused = await agentd(["gateway", "setup", ...words], { AGENTD_HOME: made.home });
+      const refused = await keptAgentd(["gateway", "setup", ...words], { AGENTD_HOME: made.home });
       assert.equal(refused.code, 2, words.join(" "));
       assert.match(refused.stderr, text);
       assert.deepEqual(await readdir(made.home), []);

@@ -4,7 +4,8 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
-import { agentd } from "../../harness/agentd.ts";
+import { agentd, type Outcome } from "../../harness/agentd.ts";
+import { keptAgentd } from "../../harness/kept-agentd.ts";
 
 /** Commands that make the home, and commands that read it first. */
 const making = [
@@ -35,6 +36,12 @@ async function scratch(t: Context): Promise<string> {
   return folder;
 }
 
+/** In a process of its own what serves its standard input, which ends at once. */
+function runAgentd(words: readonly string[], env: Readonly<Record<string, string>>): Promise<Outcome> {
+  const isServing = ["gateway", "rpc", "chat"].includes(words[0] ?? "");
+  return isServing ? agentd(words, env, "") : keptAgentd(words, env);
+}
+
 /** One sentence that ends with what to do, and never the inside of the program. */
 function assertPlain(words: readonly string[], stderr: string, wanted: RegExp): void {
   assert.match(stderr, wanted, words.join(" "));
@@ -48,7 +55,7 @@ for (const [what, path] of [
   test(`if the home ${what}, every command says so in one sentence and exits with 1`, async (t) => {
     const env = { AGENTD_HOME: join(await scratch(t), path) };
     for (const words of making) {
-      const { code, stderr } = await agentd(words, env, "");
+      const { code, stderr } = await runAgentd(words, env);
       assert.equal(code, 1, words.join(" "));
       assertPlain(
         words,
@@ -57,7 +64,7 @@ for (const [what, path] of [
       );
     }
     for (const words of looking) {
-      const { code, stderr } = await agentd(words, env, "");
+      const { code, stderr } = await runAgentd(words, env);
       assert.equal(code, 1, words.join(" "));
       assertPlain(
         words,
@@ -80,7 +87,7 @@ test("a workspace that cannot be created is reported with its setting", async (t
       /file\/w cannot be created \([^)]*\)\. Set agent\.workspace to a folder you may write to\./,
     );
   }
-  const { stdout } = await agentd(["doctor"], { AGENTD_HOME: folder });
+  const { stdout } = await keptAgentd(["doctor"], { AGENTD_HOME: folder });
   assert.match(
     stdout,
     /FAIL {2}workspace +\S+file\/w cannot be created: \S+file is a file\n +-> Set agent\.workspace/,
@@ -95,7 +102,7 @@ test("a user without a home folder may use the home that AGENTD_HOME names", asy
     OPENAI_API_KEY: "a-key-of-nobody",
   };
   for (const words of [...making.slice(1), ...looking]) {
-    const { code, stderr } = await agentd(words, env, "");
+    const { code, stderr } = await runAgentd(words, env);
     assert.equal(code, 0, `${words.join(" ")}: ${stderr}`);
     assert.doesNotMatch(stderr, /ENOENT/);
   }

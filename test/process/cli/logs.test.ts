@@ -8,6 +8,7 @@ import process from "node:process";
 import { setTimeout as sleep } from "node:timers/promises";
 import { describe, it } from "node:test";
 import { agentd } from "../../harness/agentd.ts";
+import { keptAgentd } from "../../harness/kept-agentd.ts";
 import { createGatewayPlace } from "../../harness/gateway.ts";
 import { agentdCommand, programEnvironment } from "../../harness/program.ts";
 import { startTerminal, terminalIsMissing } from "../../harness/terminal.ts";
@@ -47,7 +48,7 @@ describe("the log of a gateway", () => {
   it("is in a private file with the lines of standard error, which agentd logs filters", async () => {
     await using place = await createGatewayPlace();
     const env = { AGENTD_HOME: place.home };
-    const none = await agentd(["logs"], env);
+    const none = await keptAgentd(["logs"], env);
     assert.deepEqual([none.code, none.stdout], [1, ""]);
     assert.match(
       none.stderr,
@@ -65,24 +66,24 @@ describe("the log of a gateway", () => {
       .map((line) => (JSON.parse(line) as { message: string }).message);
     assert.deepEqual(messages, ["listening", "stopping", "stopped"]);
 
-    const shown = await agentd(["logs", "-n", "2"], env);
+    const shown = await keptAgentd(["logs", "-n", "2"], env);
     assert.match(
       shown.stdout,
       /^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d INFO {2}stopping {2}signal=SIGTERM\n\S+ \S+ INFO {2}stopped\n$/,
     );
-    assert.equal((await agentd(["logs", "--json"], env)).stdout, text);
-    assert.equal((await agentd(["logs", "--level", "warn"], env)).stdout, "");
+    assert.equal((await keptAgentd(["logs", "--json"], env)).stdout, text);
+    assert.equal((await keptAgentd(["logs", "--level", "warn"], env)).stdout, "");
     assert.equal(
-      (await agentd(["logs", "--since", "1d", "-n", "1", "--json"], env)).stdout,
+      (await keptAgentd(["logs", "--since", "1d", "-n", "1", "--json"], env)).stdout,
       `${text.trim().split("\n").at(-1)}\n`,
     );
-    assert.equal((await agentd(["logs", "--since", "2999-01-01"], env)).stdout, "");
+    assert.equal((await keptAgentd(["logs", "--since", "2999-01-01"], env)).stdout, "");
     for (const [words, wanted] of [
       [["--since", "soon"], /^--since must be like 90m, 12h or 7d, or an ISO 8601 time, not "soon"\./],
       [["-n", "all"], /^--lines must be a number from 0 to 1000000, not "all"\./],
       [["--level", "loud"], /^--level must be one of debug, info, warn, error\./],
     ] as const) {
-      const wrong = await agentd(["logs", ...words], env);
+      const wrong = await keptAgentd(["logs", ...words], env);
       assert.equal(wrong.code, 2);
       assert.match(wrong.stderr, wanted);
     }
@@ -132,7 +133,7 @@ describe("the log of a gateway", () => {
     const env = { AGENTD_HOME: place.home, AGENTD_DATABASE_URL: place.database };
     const second = await agentd(["gateway", "--port", new URL(gateway.url).port], env);
     assert.equal(second.code, 1);
-    const { stdout } = await agentd(["logs", "--level", "error"], env);
+    const { stdout } = await keptAgentd(["logs", "--level", "error"], env);
     assert.match(
       stdout,
       /ERROR the gateway did not start {2}reason="Cannot listen on \S+: the port is in use\./,
@@ -140,7 +141,10 @@ describe("the log of a gateway", () => {
     await gateway.kill("SIGTERM");
     await writeFile(join(place.home, "config.yaml"), "log: { level: loud }\n");
     assert.equal((await agentd(["gateway"], env)).code, 1);
-    assert.match((await agentd(["logs", "-n", "1"], env)).stdout, /did not start {2}reason="[^"]*log\.level/);
+    assert.match(
+      (await keptAgentd(["logs", "-n", "1"], env)).stdout,
+      /did not start {2}reason="[^"]*log\.level/,
+    );
   });
 
   it("follows the start message where both go to one file, and -q leaves the message out", async () => {

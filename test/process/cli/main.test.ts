@@ -4,6 +4,7 @@ import { describe, it } from "node:test";
 import { createHome } from "../../unit/config/home-folder.ts";
 import { freePort } from "./free-port.ts";
 import { agentd } from "../../harness/agentd.ts";
+import { keptAgentd } from "../../harness/kept-agentd.ts";
 
 describe("agentd", () => {
   it("shows its commands with --help, on stdout", async () => {
@@ -29,11 +30,11 @@ describe("agentd", () => {
       bare.stderr,
       /^Name a command\.\nUsage: agentd <command> \[options\]\nTry `agentd --help`\.\n$/,
     );
-    const wrong = await agentd(["cnofig", "get"]);
+    const wrong = await keptAgentd(["cnofig", "get"]);
     assert.deepEqual([wrong.code, wrong.stdout], [2, ""]);
     assert.match(wrong.stderr, /^Unknown command "cnofig"; did you mean "config"\?/);
     // A name that every object has.
-    const inherited = await agentd(["constructor"]);
+    const inherited = await keptAgentd(["constructor"]);
     assert.deepEqual([inherited.code, inherited.stdout], [2, ""]);
     assert.match(inherited.stderr, /^Unknown command "constructor"/);
   });
@@ -45,7 +46,7 @@ describe("agentd", () => {
     [["version", "--help", "--nonsense"], "Usage: agentd version [options]"],
   ] as const) {
     it(`shows the usage of ${words.join(" ")}`, async () => {
-      const { code, stdout } = await agentd(words);
+      const { code, stdout } = await keptAgentd(words);
       assert.equal(code, 0);
       assert.ok(stdout.includes(usage), stdout);
       assert.ok(!stdout.includes("undefined") && !stdout.includes("\u001b"), stdout);
@@ -54,43 +55,43 @@ describe("agentd", () => {
 
   it("prints the usage of a command with help, as with --help, and suggests for an unknown one", async () => {
     for (const words of [[], ["config"], ["cron", "create"]]) {
-      const help = await agentd(["help", ...words]);
-      assert.deepEqual(help, await agentd([...words, "--help"]));
+      const help = await keptAgentd(["help", ...words]);
+      assert.deepEqual(help, await keptAgentd([...words, "--help"]));
     }
-    const wrong = await agentd(["help", "config", "gte"]);
+    const wrong = await keptAgentd(["help", "config", "gte"]);
     assert.deepEqual([wrong.code, wrong.stdout], [2, ""]);
     assert.match(wrong.stderr, /^Unknown command "gte"; did you mean "get"\?\n/);
   });
 
   it("refuses an invalid profile, also for a command that does not use the home", async () => {
-    const { code, stdout, stderr } = await agentd(["version", "--profile", "x/y"]);
+    const { code, stdout, stderr } = await keptAgentd(["version", "--profile", "x/y"]);
     assert.deepEqual([code, stdout], [1, ""]);
     assert.match(stderr, /^The profile name "x\/y" is not allowed\./);
   });
 
   it("names its commands the way it was called", async () => {
-    const npx = await agentd(["cnofig"], { npm_lifecycle_event: "npx" });
+    const npx = await keptAgentd(["cnofig"], { npm_lifecycle_event: "npx" });
     assert.match(npx.stderr, /^Try `npx agentd --help`\.$/m);
-    const none = await agentd(["open", "--print", "--port", await freePort()], {
+    const none = await keptAgentd(["open", "--print", "--port", await freePort()], {
       npm_lifecycle_event: "npx",
     });
     assert.match(none.stderr, /Start it with `npx agentd gateway`/);
-    const help = await agentd(["config", "--help"], { npm_lifecycle_event: "npx" });
+    const help = await keptAgentd(["config", "--help"], { npm_lifecycle_event: "npx" });
     assert.match(help.stdout, /^Run `npx agentd config <command> --help`/m);
     // Another script of a package that uses agentd.
-    const script = await agentd(["cnofig"], { npm_lifecycle_event: "build" });
+    const script = await keptAgentd(["cnofig"], { npm_lifecycle_event: "build" });
     assert.match(script.stderr, /^Try `agentd --help`\.$/m);
   });
 
   it("rejects unknown options and extra arguments, after and before the command", async () => {
-    const option = await agentd(["version", "--jsno"]);
+    const option = await keptAgentd(["version", "--jsno"]);
     assert.deepEqual([option.code, option.stdout], [2, ""]);
     assert.match(
       option.stderr,
       /^Unknown option --jsno; did you mean --json\?\nUsage: agentd version \[options\]\nTry `agentd version --help`\.\n$/,
     );
-    assert.equal((await agentd(["--jsno", "version"])).code, 2);
-    const argument = await agentd(["version", "now"]);
+    assert.equal((await keptAgentd(["--jsno", "version"])).code, 2);
+    const argument = await keptAgentd(["version", "now"]);
     assert.deepEqual([argument.code, argument.stderr.split("\n")[0]], [2, 'Unexpected argument "now".']);
   });
 
@@ -100,18 +101,18 @@ describe("agentd", () => {
       ["--profile", "w", "config", "path"],
       ["config", "path", "--profile=w"],
     ]) {
-      assert.equal((await agentd(words, env)).stdout, "/srv/agentd/profiles/w/config.yaml\n");
+      assert.equal((await keptAgentd(words, env)).stdout, "/srv/agentd/profiles/w/config.yaml\n");
     }
-    const wrong = await agentd(["config", "path", "--profile", "../x"], env);
+    const wrong = await keptAgentd(["config", "path", "--profile", "../x"], env);
     assert.equal(wrong.code, 1);
     assert.match(wrong.stderr, /^The profile name "\.\.\/x" is not allowed\.[^\n]*\n$/);
-    assert.equal((await agentd(["config", "path", "--profile"], env)).code, 2);
+    assert.equal((await keptAgentd(["config", "path", "--profile"], env)).code, 2);
   });
 });
 
 describe("agentd gateway", () => {
   it("shows the options of the command that runs by default", async () => {
-    const { code, stdout } = await agentd(["gateway", "--help"]);
+    const { code, stdout } = await keptAgentd(["gateway", "--help"]);
     assert.equal(code, 0);
     for (const text of ["Usage: agentd gateway [command] [options]", "--port <number>", "--host <address>"]) {
       assert.ok(stdout.includes(text), stdout);
@@ -121,10 +122,10 @@ describe("agentd gateway", () => {
   it("rejects unknown options before anything starts", async () => {
     await using made = await createHome({ "config.yaml": "log: { level: loud }\n" });
     const env = { AGENTD_HOME: made.home };
-    const wrong = await agentd(["gateway", "--prot", "1"], env);
+    const wrong = await keptAgentd(["gateway", "--prot", "1"], env);
     assert.equal(wrong.code, 2);
     assert.match(wrong.stderr, /^Unknown option --prot; did you mean --port\?/);
-    const command = await agentd(["gateway", "--port", "1", "rnu"], env);
+    const command = await keptAgentd(["gateway", "--port", "1", "rnu"], env);
     assert.equal(command.code, 2);
     assert.match(command.stderr, /^Unknown command "rnu"; did you mean "run"\?/);
   });
@@ -164,27 +165,27 @@ describe("agentd spec", () => {
   it("prints the bundled spec verbatim", async () => {
     for (const name of ["http", "webhook"]) {
       const file = new URL(`../../../generated/specs/${name}.openapi.json`, import.meta.url);
-      const { code, stdout } = await agentd(["spec", name]);
+      const { code, stdout } = await keptAgentd(["spec", name]);
       assert.equal(code, 0);
       assert.equal(stdout.trimEnd(), (await readFile(file, "utf8")).trimEnd());
     }
     assert.equal(
-      (JSON.parse((await agentd(["spec", "config"])).stdout) as { title: string }).title,
+      (JSON.parse((await keptAgentd(["spec", "config"])).stdout) as { title: string }).title,
       "Config",
     );
   });
 
   it("lists the available specs", async () => {
-    const names = (await agentd(["spec"])).stdout.trim().split("\n");
+    const names = (await keptAgentd(["spec"])).stdout.trim().split("\n");
     for (const name of ["http", "gateway", "config"]) assert.ok(names.includes(name), name);
-    assert.deepEqual(JSON.parse((await agentd(["spec", "--json"])).stdout), names);
+    assert.deepEqual(JSON.parse((await keptAgentd(["spec", "--json"])).stdout), names);
   });
 
   it("names the available specs for an unknown one", async () => {
-    const { code, stderr } = await agentd(["spec", "htpp"]);
+    const { code, stderr } = await keptAgentd(["spec", "htpp"]);
     assert.equal(code, 2);
     assert.match(stderr, /^Unknown spec "htpp"; did you mean "http"\? Available specs: http, gateway/);
-    assert.equal((await agentd(["spec", "constructor"])).code, 2);
+    assert.equal((await keptAgentd(["spec", "constructor"])).code, 2);
   });
 });
 
@@ -192,33 +193,33 @@ describe("agentd config", () => {
   it("sets, gets, unsets", async () => {
     await using made = await createHome();
     const env = { AGENTD_HOME: made.home };
-    const set = await agentd(["config", "set", "api_server.port", "9000"], env);
+    const set = await keptAgentd(["config", "set", "api_server.port", "9000"], env);
     assert.deepEqual(set, {
       code: 0,
       stdout: `set api_server.port in ${made.home}/config.yaml\n`,
       stderr: "",
     });
-    assert.equal((await agentd(["config", "get", "api_server.port"], env)).stdout, "9000\n");
-    const unset = await agentd(["config", "unset", "api_server.port", "--json"], env);
+    assert.equal((await keptAgentd(["config", "get", "api_server.port"], env)).stdout, "9000\n");
+    const unset = await keptAgentd(["config", "unset", "api_server.port", "--json"], env);
     assert.deepEqual(JSON.parse(unset.stdout), {
       key: "api_server.port",
       path: `${made.home}/config.yaml`,
       changed: true,
     });
-    assert.equal((await agentd(["config", "get", "api_server.port"], env)).stdout, "8642\n");
+    assert.equal((await keptAgentd(["config", "get", "api_server.port"], env)).stdout, "8642\n");
   });
 
   it("fails with one message and exit code 1, without a stack", async () => {
     await using made = await createHome();
     const env = { AGENTD_HOME: made.home };
-    assert.deepEqual(await agentd(["config", "set", "api_server.prot", "1"], env), {
+    assert.deepEqual(await keptAgentd(["config", "set", "api_server.prot", "1"], env), {
       code: 1,
       stdout: "",
       stderr: 'api_server.prot is not a known key; did you mean "port"?\n',
     });
-    const value = await agentd(["config", "set", "api_server.port", "-5"], env);
+    const value = await keptAgentd(["config", "set", "api_server.port", "-5"], env);
     assert.deepEqual([value.code, value.stderr], [1, "api_server.port must be at least 0.\n"]);
-    assert.equal((await agentd(["config", "get", "model.default"], env)).code, 1);
+    assert.equal((await keptAgentd(["config", "get", "model.default"], env)).code, 1);
   });
 
   it("masks secrets unless --reveal", async () => {
@@ -243,24 +244,24 @@ describe("agentd config", () => {
   it("works with an invalid file, and check reports the location", async () => {
     await using made = await createHome({ "config.yaml": "log:\n  level: loud\n" });
     const env = { AGENTD_HOME: made.home };
-    const got = await agentd(["config", "get", "log.level"], env);
+    const got = await keptAgentd(["config", "get", "log.level"], env);
     assert.deepEqual([got.code, got.stdout], [0, "info\n"]);
     assert.match(got.stderr, /config\.yaml:2:10: log\.level must be one of/);
-    const check = await agentd(["config", "check"], env);
+    const check = await keptAgentd(["config", "check"], env);
     assert.deepEqual([check.code, check.stdout], [1, ""]);
     assert.match(check.stderr, /config\.yaml:2:10: log\.level must be one of/);
-    const json = JSON.parse((await agentd(["config", "check", "--json"], env)).stdout) as Record<
+    const json = JSON.parse((await keptAgentd(["config", "check", "--json"], env)).stdout) as Record<
       string,
       unknown
     >;
     assert.equal(json["valid"], false);
-    assert.equal((await agentd(["config", "set", "log.level", "warn"], env)).code, 0);
-    assert.equal((await agentd(["config", "check"], env)).code, 0);
+    assert.equal((await keptAgentd(["config", "set", "log.level", "warn"], env)).code, 0);
+    assert.equal((await keptAgentd(["config", "check"], env)).code, 0);
   });
 
   it("check reports issues that only use reveals", async () => {
     await using made = await createHome({ "config.yaml": "api_server: { key: env:NOT_SET }\n" });
-    const { code, stderr } = await agentd(["config", "check"], { AGENTD_HOME: made.home });
+    const { code, stderr } = await keptAgentd(["config", "check"], { AGENTD_HOME: made.home });
     assert.equal(code, 1);
     assert.match(stderr, /refers to the variable NOT_SET, which is not set/);
   });

@@ -3,7 +3,7 @@ import { chmod, mkdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import process from "node:process";
 import { test } from "node:test";
-import { agentd } from "../../harness/agentd.ts";
+import { keptAgentd } from "../../harness/kept-agentd.ts";
 import { createGatewayPlace } from "../../harness/gateway.ts";
 import { freePort } from "./free-port.ts";
 
@@ -17,7 +17,7 @@ test("agentd open gives the opener the address of the running gateway, and --pri
   const opened = join(place.home, "opened");
   await mkdir(bin);
   const env = { AGENTD_HOME: place.home, PATH: `${bin}:/usr/bin:/bin` };
-  const open = (...words: string[]) => agentd(["open", ...words, "--port", port], env);
+  const open = (...words: string[]) => keptAgentd(["open", ...words, "--port", port], env);
   const opener = async (script: string) => {
     await writeFile(join(bin, OPENER), `#!/bin/sh\n${script}\n`);
     await chmod(join(bin, OPENER), 0o755);
@@ -46,7 +46,7 @@ test("agentd open gives the opener the address of the running gateway, and --pri
   const unknown = await open("nothing");
   assert.equal(unknown.code, 2);
   assert.match(unknown.stderr, /^<page> must be one of start, chat, .*, docs, openapi, not "nothing"\./);
-  const absent = await agentd(["open", "--port", await freePort()], env);
+  const absent = await keptAgentd(["open", "--port", await freePort()], env);
   assert.deepEqual([absent.code, absent.stdout], [1, ""]);
   assert.match(absent.stderr, /^No gateway listens at \S+\. Start it with `agentd gateway`/);
   await gateway.kill("SIGTERM");
@@ -58,7 +58,7 @@ test("agentd open signs the browser in with a link that works once, or with a sh
   const { port } = new URL(gateway.url);
   assert.match(gateway.stdout(), new RegExp(`^  console  ${gateway.url}  \\(agentd open\\)$`, "m"));
   const env = { AGENTD_HOME: place.home, AGENTD_DATABASE_URL: place.database };
-  const open = (...words: string[]) => agentd(["open", ...words, "--port", port], env);
+  const open = (...words: string[]) => keptAgentd(["open", ...words, "--port", port], env);
   const printed = async (...words: string[]) => {
     const { code, stdout, stderr } = await open(...words, "--print");
     assert.deepEqual([code, stderr], [0, ""]);
@@ -84,7 +84,7 @@ test("agentd open signs the browser in with a link that works once, or with a sh
   assert.match(phone.stdout, /^[2-9A-Z]{4}-[2-9A-Z]{4}\n$/);
   assert.equal(phone.stderr, `Type this code at ${gateway.url}/login within two minutes.\n`);
   assert.equal((await signIn(phone.stdout.trim())).status, 201);
-  const created = await agentd(["keys", "create", "tablet", "--scopes", "read"], env);
+  const created = await keptAgentd(["keys", "create", "tablet", "--scopes", "read"], env);
   assert.equal(created.code, 0, created.stderr);
   const other = await signIn((await printed("--key", "tablet")).hash.slice(3));
   assert.deepEqual([other.body.key, other.body.scopes], ["tablet", ["read"]]);

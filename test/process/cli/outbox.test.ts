@@ -9,6 +9,7 @@ import { openTestStore } from "../../harness/store.ts";
 import { startTerminal, terminalIsMissing } from "../../harness/terminal.ts";
 import { createHome } from "../../unit/config/home-folder.ts";
 import { agentd, type Outcome } from "../../harness/agentd.ts";
+import { keptAgentd } from "../../harness/kept-agentd.ts";
 import { agentdCommand } from "../../harness/program.ts";
 
 const SECRET = "canary-of-the-tests";
@@ -17,6 +18,8 @@ interface OutboxHome {
   readonly store: Store;
   readonly env: Readonly<Record<string, string>>;
   outbox(...words: string[]): Promise<Outcome>;
+  /** The same in a process of its own, which knows no secrets yet. */
+  inNewProcess(...words: string[]): Promise<Outcome>;
   /** Adds a message with that status. */
   add(
     status: MessageStatus,
@@ -34,7 +37,8 @@ async function openOutbox(t: TestContext): Promise<OutboxHome> {
   return {
     store,
     env,
-    outbox: (...words) => agentd(["outbox", ...words], env),
+    outbox: (...words) => keptAgentd(["outbox", ...words], env),
+    inNewProcess: (...words) => agentd(["outbox", ...words], env),
     add: (status, set) => add(store, status, set),
     statusOf: async (id) => (await findMessage(store, id))?.status,
   };
@@ -77,7 +81,7 @@ describe("agentd outbox list", () => {
     const due = await home.add("due", { target: "telegram:-1001234567890:17" });
     const dead = await home.add("dead", { target: "slack:C1", error: `403 for ${SECRET}\u001b[2J` });
     const sending = await home.add("leased", { target: "email:someone.private@example.org" });
-    const { code, stdout, stderr } = await home.outbox("list");
+    const { code, stdout, stderr } = await home.inNewProcess("list");
     assert.equal(code, 0, stderr);
     const lines = stdout.trimEnd().split("\n");
     assert.match(lines[0] ?? "", /^ID +CREATED +TARGET +ATTEMPTS +STATUS +NEXT ATTEMPT +LAST ERROR$/);
@@ -126,11 +130,11 @@ describe("agentd outbox list", () => {
       [["--target", "telegram:-1"], /give the platform only/],
       [["--limit", "0"], /--limit must be a number from 1 to 500/],
     ] as const) {
-      const refused = await agentd(["outbox", "list", ...words], { AGENTD_HOME: made.home });
+      const refused = await keptAgentd(["outbox", "list", ...words], { AGENTD_HOME: made.home });
       assert.equal(refused.code, 2);
       assert.match(refused.stderr, text);
     }
-    const empty = await agentd(["outbox", "list", "--json"], { AGENTD_HOME: made.home });
+    const empty = await keptAgentd(["outbox", "list", "--json"], { AGENTD_HOME: made.home });
     assert.deepEqual([empty.code, JSON.parse(empty.stdout)], [0, { messages: [], next_before: null }]);
     assert.deepEqual(await readdir(made.home), []);
   });
@@ -138,7 +142,7 @@ describe("agentd outbox list", () => {
 
 it("`agentd deliveries` is an alias of `agentd outbox`", async () => {
   await using made = await createHome();
-  const { code, stdout } = await agentd(["deliveries", "list", "--json"], { AGENTD_HOME: made.home });
+  const { code, stdout } = await keptAgentd(["deliveries", "list", "--json"], { AGENTD_HOME: made.home });
   assert.deepEqual([code, JSON.parse(stdout)], [0, { messages: [], next_before: null }]);
 });
 
@@ -159,9 +163,9 @@ describe("agentd outbox show", () => {
     assert.match(stdout, new RegExp(`Fix what the error names, then run \`agentd outbox retry ${dead}\``));
     assert.match(stdout, /`agentd webhook deliveries show dlv_1`/);
     assert.ok(!stdout.includes("Secret plan"));
-    const whole = await home.outbox("show", dead, "--text");
+    const whole = await home.inNewProcess("show", dead, "--text");
     assert.match(whole.stdout, /Text:\n {2}Secret plan \[redacted\]$/m);
-    const shown = JSON.parse((await home.outbox("show", dead, "--text", "--json")).stdout) as {
+    const shown = JSON.parse((await home.inNewProcess("show", dead, "--text", "--json")).stdout) as {
       readonly text: string;
     };
     assert.equal(shown.text, "Secret plan [redacted]");
@@ -175,13 +179,13 @@ describe("agentd outbox show", () => {
       { atMs: Date.UTC(2026, 0, 2), tookMs: 1_500, outcome: "retry", error: `It answered ${SECRET}.` },
     ];
     await home.store.write((tx) => tx.update("outbox", { id }, { attempt_log: JSON.stringify(ends) }));
-    const { stdout } = await home.outbox("show", id);
+    const { stdout } = await home.inNewProcess("show", id);
     assert.match(stdout, /^ {2}2026-01-01T00:00:00\.000Z lost: its process ended first$/m);
     assert.match(
       stdout,
       /^ {2}2026-01-02T00:00:00\.000Z failed, will be retried after 1\.5 s: It answered \[redacted\]\.$/m,
     );
-    const shown = JSON.parse((await home.outbox("show", id, "--json")).stdout) as {
+    const shown = JSON.parse((await home.inNewProcess("show", id, "--json")).stdout) as {
       readonly attempt_log: readonly object[];
     };
     assert.deepEqual(shown.attempt_log, [
@@ -250,7 +254,7 @@ describe("agentd outbox retry", () => {
   it("refuses a call with neither ids nor --all-dead, with both, and --target alone, with exit code 2", async () => {
     await using made = await createHome();
     for (const words of [[], ["out_1", "--all-dead"], ["out_1", "--target", "slack"]]) {
-      const refused = await agentd(["outbox", "retry", ...words], { AGENTD_HOME: made.home });
+      const refused = await keptAgentd(["outbox", "retry", ...words], { AGENTD_HOME: made.home });
       assert.equal(refused.code, 2, words.join(" "));
       assert.match(refused.stderr, /Usage: agentd outbox retry \[message\.\.\.\]/);
     }

@@ -7,6 +7,7 @@ import { describe, it } from "node:test";
 import { startPlatform, type PlatformRoute } from "../../harness/platforms/fake.ts";
 import { createHome } from "../../unit/config/home-folder.ts";
 import { agentd } from "../../harness/agentd.ts";
+import { keptAgentd } from "../../harness/kept-agentd.ts";
 import { agentdCommand, programEnvironment } from "../../harness/program.ts";
 
 const TOKEN = "1234567:canary-of-the-tests";
@@ -35,7 +36,7 @@ async function listed(
   home: string,
   env: Readonly<Record<string, string>> = {},
 ): Promise<ReadonlyMap<string, Entry>> {
-  const { stdout, stderr } = await agentd(["platforms", "list", "--json"], { ...env, AGENTD_HOME: home });
+  const { stdout, stderr } = await keptAgentd(["platforms", "list", "--json"], { ...env, AGENTD_HOME: home });
   const { platforms } = JSON.parse(stdout || assert.fail(stderr)) as { readonly platforms: readonly Entry[] };
   return new Map(platforms.map((each) => [each.name, each]));
 }
@@ -112,7 +113,7 @@ describe("agentd platforms test", () => {
   it("goes to the home channel without one, with a greeting; --json reports the outcome", async (t) => {
     const fake = await startPlatform(t, [taken]);
     await using made = await telegramHome(fake.url);
-    const { code, stdout } = await agentd(["platforms", "test", "telegram", "--json"], {
+    const { code, stdout } = await keptAgentd(["platforms", "test", "telegram", "--json"], {
       AGENTD_HOME: made.home,
     });
     assert.equal(code, 0);
@@ -124,7 +125,7 @@ describe("agentd platforms test", () => {
   it("reports a missing chat and sends nothing", async (t) => {
     const fake = await startPlatform(t, [taken]);
     await using made = await telegramHome(fake.url, { token: TOKEN });
-    const { code, stdout, stderr } = await agentd(["platforms", "test", "telegram"], {
+    const { code, stdout, stderr } = await keptAgentd(["platforms", "test", "telegram"], {
       AGENTD_HOME: made.home,
     });
     assert.equal(code, 1);
@@ -163,7 +164,7 @@ describe("agentd platforms test", () => {
     const fake = await startPlatform(t, [taken]);
     await using made = await telegramHome(fake.url);
     fake.next("hang");
-    const { code, stderr } = await agentd(["platforms", "test", "telegram", "--timeout", "1"], {
+    const { code, stderr } = await keptAgentd(["platforms", "test", "telegram", "--timeout", "1"], {
       AGENTD_HOME: made.home,
     });
     assert.equal(code, 1);
@@ -211,7 +212,7 @@ describe("agentd platforms test", () => {
       [{}, ["telegram", "--extra", "canary"], 2, /--extra must be key=value/],
     ] as const) {
       await using made = await createHome({ "config.yaml": JSON.stringify({ platforms }) });
-      const refused = await agentd(["platforms", "test", ...words], { AGENTD_HOME: made.home });
+      const refused = await keptAgentd(["platforms", "test", ...words], { AGENTD_HOME: made.home });
       assert.equal(refused.code, code, refused.stderr);
       assert.match(refused.stderr, wanted);
       assert.deepEqual(await readdir(made.home), ["config.yaml"]);

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
-import { agentd, type Outcome } from "../../harness/agentd.ts";
+import type { Outcome } from "../../harness/agentd.ts";
+import { keptAgentd } from "../../harness/kept-agentd.ts";
 import { createHome } from "../../unit/config/home-folder.ts";
 import { createGatewayPlace, type GatewayPlace } from "../../harness/gateway.ts";
 
@@ -26,7 +27,7 @@ describe("agentd runs", () => {
   function runs(...words: readonly string[]): Promise<Outcome> {
     const [name = "", ...rest] = words;
     const env = { AGENTD_HOME: place.home, AGENTD_DATABASE_URL: place.database };
-    return agentd(["runs", name, ...rest], env);
+    return keptAgentd(["runs", name, ...rest], env);
   }
 
   /** Starts a run and waits until it has ended or waits for an answer. */
@@ -116,7 +117,7 @@ describe("agentd runs", () => {
       assert.match(unknown.stderr, /^[^\n]*run_nope[^\n]*\n$/, name);
     }
     await using empty = await createHome();
-    const none = await agentd(["runs", "list", "--json"], { AGENTD_HOME: empty.home });
+    const none = await keptAgentd(["runs", "list", "--json"], { AGENTD_HOME: empty.home });
     assert.deepEqual([none.code, JSON.parse(none.stdout)], [0, { runs: [], next_after: null }]);
     assert.match(none.stderr, /^The database does not exist yet/);
     assert.equal((await runs("follow", "run_nope", "--after", "x")).code, 2);

@@ -6,7 +6,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import process from "node:process";
 import { describe, it } from "node:test";
-import { agentd } from "../../harness/agentd.ts";
+import { keptAgentd } from "../../harness/kept-agentd.ts";
 import { agentdCommand } from "../../harness/program.ts";
 
 /** Hard for quoting in units and XML. */
@@ -28,7 +28,7 @@ async function createUser(programs: Readonly<Record<string, string>> = {}) {
     env,
     unit: join(userHome, ".config/systemd/user/agentd.service"),
     calls: async () => (await readFile(calls, "utf8")).trim().split("\n"),
-    service: (...words: string[]) => agentd(["service", ...words], env),
+    service: (...words: string[]) => keptAgentd(["service", ...words], env),
     [Symbol.asyncDispose]: () => rm(folder, { recursive: true, force: true }),
   };
 }

@@ -14,6 +14,7 @@ import { createGatewayPlace } from "../../harness/gateway.ts";
 import { createHome, modeOf } from "../../unit/config/home-folder.ts";
 import { sessionRow } from "../../unit/store/rows.ts";
 import { agentd, type Outcome } from "../../harness/agentd.ts";
+import { keptAgentd } from "../../harness/kept-agentd.ts";
 import { agentdCommand, programEnvironment } from "../../harness/program.ts";
 
 const talk: readonly Message[] = [
@@ -43,7 +44,7 @@ async function createPlace(): Promise<Place> {
   return {
     home: made.home,
     store,
-    sessions: (...words) => agentd(["sessions", ...words], { AGENTD_HOME: made.home }),
+    sessions: (...words) => keptAgentd(["sessions", ...words], { AGENTD_HOME: made.home }),
     add: async (set, messages = []) => {
       const row = sessionRow({ owner: "default", last_message: messages.length, ...set });
       await store.write(async (tx) => {
@@ -71,7 +72,7 @@ describe("agentd sessions", () => {
       ["export", "--format <format>", "one of json, jsonl, markdown", "--output <file>", "--force"],
       ["delete", "-y, --yes"],
     ] as const) {
-      const { code, stdout } = await agentd(["sessions", name, "--help"]);
+      const { code, stdout } = await keptAgentd(["sessions", name, "--help"]);
       assert.equal(code, 0);
       for (const text of texts) assert.ok(stdout.includes(text), `${name}: ${text} in ${stdout}`);
     }
@@ -302,8 +303,10 @@ describe("agentd sessions export of a long session", () => {
     await using place = await createPlace();
     await place.add({ id: "big" }, messages);
     const file = join(place.home, "big.json");
-    const flag = "--max-old-space-size=80";
-    const env = { AGENTD_HOME: place.home, NODE_OPTIONS: flag, DENO_V8_FLAGS: flag };
+    // Bounds young objects too: else they fill the rest, and the program does nothing but look for garbage.
+    const flags = ["--max-old-space-size=80", "--max-semi-space-size=16"];
+    const own = { NODE_OPTIONS: flags.join(" "), DENO_V8_FLAGS: flags.join(",") };
+    const env = { AGENTD_HOME: place.home, ...own };
     const { code, stderr } = await agentd(["sessions", "export", "big", "--output", file], env);
     assert.equal(code, 0, stderr);
     assert.ok((await stat(file)).size > 120_000_000);
@@ -366,11 +369,11 @@ it("agentd sessions sees what the running service saved with its first key, and 
   await response.text();
   const id = response.headers.get("x-agent-session-id");
   const env = { AGENTD_HOME: place.home, AGENTD_DATABASE_URL: place.database };
-  const running = await agentd(["sessions", "list"], env);
+  const running = await keptAgentd(["sessions", "list"], env);
   assert.ok(id !== null && running.stdout.includes(id), `${String(id)}: ${running.stdout} ${running.stderr}`);
   await gateway.kill("SIGTERM");
-  const show = await agentd(["sessions", "show", id], env);
+  const show = await keptAgentd(["sessions", "show", id], env);
   assert.match(show.stdout, /hello there/);
-  const gone = await agentd(["sessions", "delete", id, "--yes"], env);
+  const gone = await keptAgentd(["sessions", "delete", id, "--yes"], env);
   assert.deepEqual([gone.code, (await stat(place.home)).isDirectory()], [0, true]);
 });

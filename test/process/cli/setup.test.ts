@@ -8,6 +8,7 @@ import { describe, it } from "node:test";
 import { startModelServer, saying } from "../../harness/openai-server.ts";
 import { createHome, modeOf } from "../../unit/config/home-folder.ts";
 import { agentd } from "../../harness/agentd.ts";
+import { keptAgentd } from "../../harness/kept-agentd.ts";
 import { agentdCommand, programEnvironment } from "../../harness/program.ts";
 
 const KEY = "canary-key-4b1d9e77";
@@ -74,7 +75,7 @@ describe("agentd setup", () => {
     );
     assert.doesNotMatch(stdout, /demo/);
     assert.deepEqual(await filesWith(made.home, KEY), [join(made.home, ".env")]);
-    const shown = await agentd(["model", "show"], { AGENTD_HOME: made.home });
+    const shown = await keptAgentd(["model", "show"], { AGENTD_HOME: made.home });
     assert.match(
       shown.stderr,
       /OPENAI_API_KEY is set, but no model is chosen.*agentd model set openai:<model>/,
@@ -91,10 +92,13 @@ describe("agentd setup", () => {
       JSON.stringify({ model: { detect_local: false, providers: { box: section } } }),
     );
     const words = ["setup", "--provider", "openai_compatible", "--name", "box", "--base-url", server.baseUrl];
-    const { code, stdout, stderr } = await agentd(words, env);
+    const { code, stdout, stderr } = await keptAgentd(words, env);
     assert.equal(code, 0, stderr);
     assert.match(stdout, /The default model is box:only/);
-    assert.equal((await agentd(["config", "get", "model.providers.box.timeout_seconds"], env)).stdout, "7\n");
+    assert.equal(
+      (await keptAgentd(["config", "get", "model.providers.box.timeout_seconds"], env)).stdout,
+      "7\n",
+    );
   });
 
   for (const [what, page, wanted] of [
@@ -137,7 +141,7 @@ describe("agentd setup", () => {
     it(`refuses ${what}, and writes nothing`, async () => {
       await using made = await createHome();
       const before = await readdir(made.home);
-      const { code, stderr } = await agentd(["setup", ...words], { AGENTD_HOME: made.home });
+      const { code, stderr } = await keptAgentd(["setup", ...words], { AGENTD_HOME: made.home });
       assert.equal(code, 2);
       assert.match(stderr, message);
       assert.deepEqual(await readdir(made.home), before);
@@ -190,7 +194,7 @@ describe("agentd model", () => {
   it("shows the demo model without configuration, and how to change it", async () => {
     await using made = await createHome();
     await writeFile(join(made.home, "config.yaml"), "model: { detect_local: false }\n");
-    const { code, stdout, stderr } = await agentd(["model"], { AGENTD_HOME: made.home });
+    const { code, stdout, stderr } = await keptAgentd(["model"], { AGENTD_HOME: made.home });
     assert.deepEqual([code, stdout], [0, "demo:demo\n"]);
     assert.match(stderr, /agentd setup/);
   });
@@ -203,7 +207,7 @@ describe("agentd model", () => {
       join(made.home, "config.yaml"),
       JSON.stringify({ model: { providers: { box: provider } } }),
     );
-    const run = (...words: string[]) => agentd(["model", ...words], { AGENTD_HOME: made.home });
+    const run = (...words: string[]) => keptAgentd(["model", ...words], { AGENTD_HOME: made.home });
     assert.match(
       (await run("list")).stdout,
       /box {2}\(openai_compatible, default\)\n {2}box:a {2}\*\n {2}box:b\n/,
@@ -226,7 +230,7 @@ describe("agentd doctor", () => {
   it("finds no failure in a fresh home, and leaves nothing behind", async () => {
     await using made = await createHome();
     const before = await readdir(made.home);
-    const { code, stdout } = await agentd(["doctor", "--json"], { AGENTD_HOME: made.home });
+    const { code, stdout } = await keptAgentd(["doctor", "--json"], { AGENTD_HOME: made.home });
     const { findings } = JSON.parse(stdout) as { findings: { name: string; status: string }[] };
     // Another program may have the default port on the machine of the test.
     const failed = findings.filter(({ name, status }) => status === "fail" && name !== "port");

@@ -7,7 +7,7 @@ import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import process from "node:process";
 import { describe, it } from "node:test";
-import { agentd } from "../../harness/agentd.ts";
+import { keptAgentd } from "../../harness/kept-agentd.ts";
 import { agentdCommand, programEnvironment } from "../../harness/program.ts";
 import { freePort } from "./free-port.ts";
 import { createGatewayPlace } from "../../harness/gateway.ts";
@@ -36,9 +36,9 @@ describe("agentd status", () => {
     const env = { AGENTD_HOME: place.home, AGENTD_DATABASE_URL: place.database };
     const gateway = await place.start();
     const port = new URL(gateway.url).port;
-    const created = await agentd(["cron", "create", "every 1d", "Say hello.", "--name", "tea"], env);
+    const created = await keptAgentd(["cron", "create", "every 1d", "Say hello.", "--name", "tea"], env);
     assert.equal(created.code, 0, created.stderr);
-    const up = await agentd(["status", "--port", port, "--json"], env);
+    const up = await keptAgentd(["status", "--port", port, "--json"], env);
     assert.equal(up.code, 0, up.stderr);
     const running = JSON.parse(up.stdout) as Status;
     assert.deepEqual(
@@ -48,13 +48,13 @@ describe("agentd status", () => {
     assert.ok((running.gateway.pid ?? 0) > 1);
     assert.deepEqual([running.model, running.database.exists, running.questions], ["demo:demo", true, 0]);
     assert.deepEqual([running.jobs?.scheduled, running.outbox?.["due"]], [1, 0]);
-    const text = await agentd(["status", "--port", port], env);
+    const text = await keptAgentd(["status", "--port", port], env);
     assert.match(text.stdout, /^Gateway +http:\/\/\S+, agentd \d\S*, pid \d+, up \d+ s$/m);
     assert.match(text.stdout, /^Log +\S+\/logs\/gateway\.log; show it with `agentd logs`$/m);
     assert.match(text.stdout, /^Jobs +1 scheduled, next in \d+ (h|min)$/m);
     assert.equal(await gateway.kill("SIGTERM"), 0);
 
-    const down = await agentd(["status", "--port", port, "--json"], env);
+    const down = await keptAgentd(["status", "--port", port, "--json"], env);
     assert.equal(down.code, 1);
     const stopped = JSON.parse(down.stdout) as Status;
     assert.deepEqual([stopped.gateway, stopped.problems], [{ running: false, url: gateway.url }, []]);
@@ -62,7 +62,10 @@ describe("agentd status", () => {
       [stopped.model, stopped.questions, stopped.jobs?.scheduled, stopped.runs?.["running"]],
       ["demo:demo", 0, 1, 0],
     );
-    assert.match((await agentd(["status", "--port", port], env)).stdout, /not running .*`agentd gateway`/);
+    assert.match(
+      (await keptAgentd(["status", "--port", port], env)).stdout,
+      /not running .*`agentd gateway`/,
+    );
   });
 
   it(
@@ -79,7 +82,7 @@ describe("agentd status", () => {
       const child = spawn(program, words, { env: programEnvironment(env), stdio: [...stdio] });
       const closed = once(child, "close");
       await once(child.stdout!, "data");
-      const { stdout } = await agentd(["status", "--port", port], env);
+      const { stdout } = await keptAgentd(["status", "--port", port], env);
       assert.match(stdout, new RegExp(`^Log +${file}$`, "m"));
       process.kill(child.pid ?? 0, "SIGTERM");
       await closed;
@@ -90,11 +93,11 @@ describe("agentd status", () => {
     await using made = await createHome();
     const home = `${made.home}/new`;
     const words = ["status", "--port", await freePort(), "--json"];
-    const { code, stdout } = await agentd(words, { AGENTD_HOME: home });
+    const { code, stdout } = await keptAgentd(words, { AGENTD_HOME: home });
     const status = JSON.parse(stdout) as Status;
     assert.deepEqual([code, status.database.exists, status.runs, status.problems], [1, false, undefined, []]);
     assert.deepEqual(await readdir(made.home), []);
-    assert.equal((await agentd(words, { AGENTD_HOME: home })).stdout, stdout);
+    assert.equal((await keptAgentd(words, { AGENTD_HOME: home })).stdout, stdout);
   });
 
   it("says when the gateway belongs to another home", async () => {
@@ -102,7 +105,7 @@ describe("agentd status", () => {
     const gateway = await place.start();
     await using other = await createHome({ ".env": "API_SERVER_KEY=another-key-of-another-home\n" });
     const words = ["status", "--port", new URL(gateway.url).port];
-    const { code, stdout } = await agentd(words, { AGENTD_HOME: other.home });
+    const { code, stdout } = await keptAgentd(words, { AGENTD_HOME: other.home });
     assert.equal(code, 1);
     assert.match(stdout, /refuses the key of this home\. It may serve another home/);
     await gateway.kill("SIGTERM");
@@ -118,7 +121,7 @@ describe("agentd status", () => {
     const port = String((server.address() as AddressInfo).port);
     await using made = await createHome({ ".env": "API_SERVER_KEY=hunter2hunter2hunter2\n" });
     const env = { AGENTD_HOME: made.home };
-    const status = await agentd(["status", "--port", port], env);
+    const status = await keptAgentd(["status", "--port", port], env);
     assert.match(status.stdout, /Another program listens at/);
     server.close();
     await once(server, "close");

@@ -12,13 +12,16 @@ import { test } from "node:test";
 import { createGatewayPlace, type GatewayProcess } from "../../harness/gateway.ts";
 import { sign } from "../../harness/webhook.ts";
 import { agentd, type Outcome } from "../../harness/agentd.ts";
+import { keptAgentd } from "../../harness/kept-agentd.ts";
 import { agentdCommand, programEnvironment } from "../../harness/program.ts";
 import { freePort } from "./free-port.ts";
 
 interface Place extends AsyncDisposable {
   readonly url: string;
   start(): Promise<GatewayProcess>;
-  webhook(words: readonly string[], input?: string): Promise<Outcome>;
+  webhook(words: readonly string[]): Promise<Outcome>;
+  /** The same in a process of its own, which knows no secrets yet. */
+  inNewProcess(words: readonly string[], input?: string): Promise<Outcome>;
   /** Runs `webhook listen` until `onOutput` stops it. */
   listen(words: readonly string[], onOutput: (text: string, stop: () => void) => void): Promise<Outcome>;
 }
@@ -32,7 +35,8 @@ async function createPlace(): Promise<Place> {
   return {
     url: `http://127.0.0.1:${port}/webhooks`,
     start: place.start,
-    webhook: (words, input) => agentd(["webhook", ...words], env, input),
+    webhook: (words) => keptAgentd(["webhook", ...words], env),
+    inNewProcess: (words, input) => agentd(["webhook", ...words], env, input),
     listen: (words, onOutput) => listen(env, words, onOutput),
     [Symbol.asyncDispose]: () => place[Symbol.asyncDispose](),
   };
@@ -81,7 +85,7 @@ test("listen sends a signed event through the gateway and shows its stages, its 
     "--secret",
     "canary-s1",
   ]);
-  const once = await place.webhook(["listen", "ci", "--event", "push", "--once"]);
+  const once = await place.inNewProcess(["listen", "ci", "--event", "push", "--once"]);
   assert.equal(once.code, 0, once.stdout + once.stderr);
   // The event may be at work before the response to it has come.
   assert.match(once.stdout, /Response \(202\)/);
@@ -163,11 +167,11 @@ test("listen proves itself the way the route demands: by a preset's signature, a
   for (const [name, options] of Object.entries(routes)) {
     const made = await place.webhook(["subscribe", name, "--secret", "canary-s1", ...options]);
     assert.equal(made.code, 0, made.stderr);
-    const done = await place.webhook(["listen", name, "--event", "push", "--once"]);
+    const done = await place.inNewProcess(["listen", name, "--event", "push", "--once"]);
     assert.equal(done.code, 0, `${name}: ${done.stdout}${done.stderr}`);
     assert.match(done.stdout, /signature pass/);
     assert.ok(!(done.stdout + done.stderr).includes("canary"), done.stdout);
-    const tested = await place.webhook(["test", name]);
+    const tested = await place.inNewProcess(["test", name]);
     assert.equal(tested.code, 0, `${name}: ${tested.stdout}`);
     assert.ok(!tested.stdout.includes("canary"), tested.stdout);
   }
@@ -200,10 +204,10 @@ test("listen sends each line of its input, refuses what is not JSON, and fails w
   assert.equal((await place.webhook(["listen", "ci", "--once"])).code, 2);
   const gateway = await place.start();
   const words = ["listen", "ci", "--payload", "-", "--once"];
-  const sent = await place.webhook(words, '{"n": 1}\n\n{"n": 2}');
+  const sent = await place.inNewProcess(words, '{"n": 1}\n\n{"n": 2}');
   assert.equal(sent.code, 0, sent.stdout + sent.stderr);
   assert.equal(sent.stdout.match(/\] completed$/gm)?.length, 2, sent.stdout);
-  const wrong = await place.webhook(words, 'nope\n{"n": 3}\n');
+  const wrong = await place.inNewProcess(words, 'nope\n{"n": 3}\n');
   assert.equal(wrong.code, 1);
   assert.match(wrong.stderr, /Not sent/);
   assert.match(wrong.stdout, /hello 3/);

@@ -12,6 +12,7 @@ import type { WebhookRoute } from "../../../src/webhook/routes/route.ts";
 import { createGatewayPlace } from "../../harness/gateway.ts";
 import { sign } from "../../harness/webhook.ts";
 import { agentd, type Outcome } from "../../harness/agentd.ts";
+import { keptAgentd } from "../../harness/kept-agentd.ts";
 
 interface Place extends AsyncDisposable {
   readonly home: string;
@@ -30,7 +31,7 @@ async function createPlace(): Promise<Place> {
     home: place.home,
     database: place.database,
     start: place.start,
-    webhook: (...words) => agentd(["webhook", ...words], env),
+    webhook: (...words) => keptAgentd(["webhook", ...words], env),
     [Symbol.asyncDispose]: () => place[Symbol.asyncDispose](),
   };
 }
@@ -228,7 +229,7 @@ test("invalid webhook routes keep `agentd gateway` from starting: it prints why 
     started.stderr,
     /The webhook receiver cannot start:\n {2}route a: it has no secret; .*\n {2}route b: INSECURE_NO_AUTH is for loopback/,
   );
-  const checked = await agentd(["config", "check"], { AGENTD_HOME: place.home });
+  const checked = await keptAgentd(["config", "check"], { AGENTD_HOME: place.home });
   assert.equal(checked.code, 1);
   assert.match(checked.stderr, /route a: it has no secret/);
 });

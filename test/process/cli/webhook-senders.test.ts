@@ -3,7 +3,8 @@ import assert from "node:assert/strict";
 import { chmod, mkdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
-import { agentd, type Outcome } from "../../harness/agentd.ts";
+import type { Outcome } from "../../harness/agentd.ts";
+import { keptAgentd } from "../../harness/kept-agentd.ts";
 import { createHome } from "../../unit/config/home-folder.ts";
 
 const CONFIG = `version: 1
@@ -24,7 +25,7 @@ async function createPlace(): Promise<Place> {
   const made = await createHome({ "config.yaml": CONFIG });
   return {
     home: made.home,
-    webhook: (...words) => agentd(["webhook", ...words], { AGENTD_HOME: made.home }),
+    webhook: (...words) => keptAgentd(["webhook", ...words], { AGENTD_HOME: made.home }),
     subscription: async (name) =>
       JSON.parse(await readFile(join(made.home, "webhook_subscriptions.json"), "utf8"))[name],
     [Symbol.asyncDispose]: () => made[Symbol.asyncDispose](),

@@ -5,6 +5,7 @@ import { test } from "node:test";
 import { createHome, modeOf } from "../../unit/config/home-folder.ts";
 import { openStore } from "../../../src/store/open.ts";
 import { agentd, type Outcome } from "../../harness/agentd.ts";
+import { keptAgentd } from "../../harness/kept-agentd.ts";
 import { commandEnvironment } from "../../../src/exec/process-group.ts";
 
 const CONFIG = `version: 1
@@ -30,7 +31,7 @@ async function createPlace(config: string = CONFIG): Promise<Place> {
   return {
     home: made.home,
     file,
-    webhook: (...words) => agentd(["webhook", ...words], { AGENTD_HOME: made.home }),
+    webhook: (...words) => keptAgentd(["webhook", ...words], { AGENTD_HOME: made.home }),
     subscriptions: async () => JSON.parse(await readFile(file, "utf8")),
     [Symbol.asyncDispose]: () => made[Symbol.asyncDispose](),
   };
@@ -165,7 +166,9 @@ test("the subscriptions file always gets mode 0600, and a corrupt file is set as
 test("subscriptions made concurrently are all kept", async () => {
   await using place = await createPlace();
   const names = ["a", "b", "c", "d"];
-  const made = await Promise.all(names.map((name) => place.webhook("subscribe", name)));
+  const made = await Promise.all(
+    names.map((name) => agentd(["webhook", "subscribe", name], { AGENTD_HOME: place.home })),
+  );
   assert.deepEqual(
     made.map(({ code }) => code),
     [0, 0, 0, 0],
@@ -182,14 +185,15 @@ test("list hides secrets, remove deletes one subscription, and unknown names get
   );
   await place.webhook("subscribe", "b", "--events", "x");
 
-  const listed = await place.webhook("list");
+  const inOwnProcess = (...words: string[]) => agentd(["webhook", ...words], { AGENTD_HOME: place.home });
+  const listed = await inOwnProcess("list");
   assert.match(listed.stdout, /^NAME +STATUS +EVENTS +DELIVER +SENDER +URL +DESCRIPTION$/m);
   assert.match(
     listed.stdout,
     /^a +ready +\(all\) +log +signature +http:\/\/localhost:18644\/webhooks\/a +of a\uFFFD\[31m$/m,
   );
   assert.match(listed.stdout, /Configured routes: fixed/);
-  const inJson = await place.webhook("list", "--json");
+  const inJson = await inOwnProcess("list", "--json");
   for (const { stdout, stderr } of [listed, inJson]) assert.ok(!(stdout + stderr).includes(secret));
   assert.deepEqual(
     JSON.parse(inJson.stdout).subscriptions.map(({ name, issues }: Record<string, unknown>) => [
@@ -259,7 +263,7 @@ test("webhook commands print a hint while the platform is off, and an environmen
     assert.match(off.stderr, /Webhooks are not enabled\.[\s\S]*`agentd gateway setup`/);
   }
   const env = { AGENTD_HOME: place.home, WEBHOOK_ENABLED: "true", WEBHOOK_PORT: "18645" };
-  const on = await agentd(["webhook", "subscribe", "a"], env);
+  const on = await keptAgentd(["webhook", "subscribe", "a"], env);
   assert.equal(on.code, 0, on.stderr);
   assert.match(on.stdout, /http:\/\/localhost:18645\/webhooks\/a/);
 });
@@ -269,9 +273,9 @@ test("a command of the agent sees the receiver that only the gateway's environme
   const gateway = { WEBHOOK_ENABLED: "true", WEBHOOK_PORT: "18647", WEBHOOK_SECRET: "of-the-gateway" };
   const env = commandEnvironment([], {}, { AGENTD_HOME: place.home, ...gateway });
   assert.ok(!JSON.stringify(env).includes("of-the-gateway"));
-  const listed = await agentd(["webhook", "list"], env);
+  const listed = await keptAgentd(["webhook", "list"], env);
   assert.equal(listed.code, 0, listed.stderr);
-  const made = await agentd(["webhook", "subscribe", "ci", "--json"], env);
+  const made = await keptAgentd(["webhook", "subscribe", "ci", "--json"], env);
   assert.equal(JSON.parse(made.stdout).url, "http://localhost:18647/webhooks/ci");
 });
 

@@ -5,11 +5,12 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { openStore } from "../../../src/store/open.ts";
 import { createGatewayPlace, type GatewayPlace } from "../../harness/gateway.ts";
-import { agentd, type Outcome } from "../../harness/agentd.ts";
+import type { Outcome } from "../../harness/agentd.ts";
+import { keptAgentd } from "../../harness/kept-agentd.ts";
 
 /** `agentd cron` in the home of the place; it must work. */
 async function cron({ home, database }: GatewayPlace, ...words: string[]): Promise<Outcome> {
-  const outcome = await agentd(["cron", ...words], { AGENTD_HOME: home, AGENTD_DATABASE_URL: database });
+  const outcome = await keptAgentd(["cron", ...words], { AGENTD_HOME: home, AGENTD_DATABASE_URL: database });
   assert.equal(outcome.code, 0, `${words.join(" ")}: ${outcome.stdout}${outcome.stderr}`);
   return outcome;
 }
@@ -140,7 +141,7 @@ test(
     assert.equal(status.state, "ticking");
     await cron(place, "edit", "plain", "--deliver", "all");
     const env = { AGENTD_HOME: place.home, AGENTD_DATABASE_URL: place.database };
-    const lost = await agentd(["cron", "run", "plain", "--wait"], env);
+    const lost = await keptAgentd(["cron", "run", "plain", "--wait"], env);
     assert.match(
       lost.stdout,
       /Outcome: ok after [\d.]+ s; its message failed: all: No platform has a home channel/,

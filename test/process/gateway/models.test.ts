@@ -4,6 +4,7 @@ import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
 import { agentd } from "../../harness/agentd.ts";
+import { keptAgentd } from "../../harness/kept-agentd.ts";
 import { createGatewayPlace } from "../../harness/gateway.ts";
 import { saying, startModelServer } from "../../harness/openai-server.ts";
 import { freePort } from "../cli/free-port.ts";
@@ -62,7 +63,7 @@ test("a key without a model is named at the start, by model show, model list and
   await using _ = made;
   const env = { AGENTD_HOME: made.home };
   const outputs = await Promise.all(
-    [["model", "show"], ["model", "list"], ["doctor"]].map((words) => agentd(words, env)),
+    [["model", "show"], ["model", "list"], ["doctor"]].map((words) => keptAgentd(words, env)),
   );
   for (const { stdout, stderr } of outputs) {
     assert.match(stdout + stderr, /OPENAI_API_KEY is set, but no model is chosen[\s\S]*agentd setup/);
@@ -82,18 +83,18 @@ test("with a key and no chosen model, webhooks and scheduled jobs fail and say w
   const reason = /OPENAI_API_KEY is set, but no model is chosen\. Choose one with `agentd setup`/;
   assert.match(gateway.stdout(), /and webhooks and scheduled jobs fail/);
 
-  assert.equal((await agentd(["webhook", "subscribe", "hook", "--prompt", "Say hi."], own)).code, 0);
-  assert.equal((await agentd(["webhook", "test", "hook"], own)).code, 0);
+  assert.equal((await keptAgentd(["webhook", "subscribe", "hook", "--prompt", "Say hi."], own)).code, 0);
+  assert.equal((await keptAgentd(["webhook", "test", "hook"], own)).code, 0);
   let deliveries = "";
   while (!/"status": ?"failed"/.test(deliveries)) {
     assert.doesNotMatch(deliveries, /"status": ?"delivered"/);
-    deliveries = (await agentd(["webhook", "deliveries", "list", "--json"], own)).stdout;
+    deliveries = (await keptAgentd(["webhook", "deliveries", "list", "--json"], own)).stdout;
   }
   assert.match(deliveries, reason);
 
-  const made = await agentd(["cron", "create", "every 1h", "Say hi.", "--name", "hi"], own);
+  const made = await keptAgentd(["cron", "create", "every 1h", "Say hi.", "--name", "hi"], own);
   assert.equal(made.code, 0, made.stderr);
-  const ran = await agentd(["cron", "run", "hi", "--wait"], own);
+  const ran = await keptAgentd(["cron", "run", "hi", "--wait"], own);
   assert.equal(ran.code, 1);
   assert.match(ran.stdout + ran.stderr, reason);
 });
@@ -103,20 +104,20 @@ test("config set, config check, model set and the start agree about a default mo
   const env = { AGENTD_HOME: made.home };
   const missing =
     /openai:gpt-5\.1 cannot answer: the provider openai has no API key, and OPENAI_API_KEY is not set/;
-  const chosen = await agentd(["model", "set", "openai:gpt-5.1"], env);
+  const chosen = await keptAgentd(["model", "set", "openai:gpt-5.1"], env);
   assert.equal(chosen.code, 1);
   assert.match(chosen.stderr, missing);
-  const set = await agentd(["config", "set", "model.default", "openai:gpt-5.1"], env);
+  const set = await keptAgentd(["config", "set", "model.default", "openai:gpt-5.1"], env);
   assert.match(set.stderr, missing);
-  const check = await agentd(["config", "check"], env);
+  const check = await keptAgentd(["config", "check"], env);
   assert.equal(check.code, 1);
   assert.match(check.stderr, missing);
   const start = await agentd(["gateway", "--port", "0"], env);
   assert.equal(start.code, 1);
   assert.match(start.stderr, missing);
   const keyed = { ...env, OPENAI_API_KEY: "a-key-of-nobody-at-all" };
-  assert.equal((await agentd(["config", "check"], keyed)).code, 0);
-  assert.equal((await agentd(["model", "set", "openai:gpt-5.1"], keyed)).code, 0);
+  assert.equal((await keptAgentd(["config", "check"], keyed)).code, 0);
+  assert.equal((await keptAgentd(["model", "set", "openai:gpt-5.1"], keyed)).code, 0);
 });
 
 test("a provider of the configuration without a key is refused in the same words", async () => {
@@ -129,7 +130,7 @@ test("a provider of the configuration without a key is refused in the same words
     ["gateway", "--port", "0"],
     ["model", "show"],
   ]) {
-    const { code, stderr } = await agentd(words, env);
+    const { code, stderr } = await keptAgentd(words, env);
     assert.equal(code, 1, words.join(" "));
     assert.match(
       stderr,
@@ -149,13 +150,13 @@ test("a model that cannot use tools fails its test in plain words", async () => 
     join(made.home, "config.yaml"),
     JSON.stringify({ model: { default: "box:deaf", providers: { box } } }),
   );
-  const refused = await agentd(["model", "test"], { AGENTD_HOME: made.home });
+  const refused = await keptAgentd(["model", "test"], { AGENTD_HOME: made.home });
   assert.equal(refused.code, 1);
   assert.match(
     refused.stderr,
     /box:deaf failed: The provider box does not support tools with the model "deaf"/,
   );
-  const empty = await agentd(["model", "test"], { AGENTD_HOME: made.home });
+  const empty = await keptAgentd(["model", "test"], { AGENTD_HOME: made.home });
   assert.equal(empty.code, 1);
   assert.match(empty.stderr, /box:deaf answered without any text/);
 });
