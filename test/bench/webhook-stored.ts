@@ -93,8 +93,8 @@ function fill(path: string, count: number): void {
   const id = (prefix: string) => `printf('${prefix}_01j0000000%016d', n)`;
   db.exec("pragma synchronous = off; begin");
   db.exec(
-    `insert into deliveries (id, route, delivery_id, event, status, stages, headers, run_id, created_at, ended_at)
-     ${numbers} select ${id("dlv")}, 'hook', ${id("old")}, 'push', 'completed', '[]', '{}', ${id("run")},
+    `insert into deliveries (id, owner, route, delivery_id, event, status, stages, headers, run_id, created_at, ended_at)
+     ${numbers} select ${id("dlv")}, 'default', 'hook', ${id("old")}, 'push', 'completed', '[]', '{}', ${id("run")},
        ${nowMs} - n, ${nowMs} from numbers`,
   );
   db.exec(

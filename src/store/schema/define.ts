@@ -20,6 +20,8 @@ export interface Table<C extends Columns = Columns> {
   /** The primary key. */
   readonly key: readonly string[];
   readonly indexes: Readonly<Record<string, Index>>;
+  /** Rows are often longer than about 1,000 bytes. */
+  readonly hasLongRows: boolean;
 }
 
 /** The row of a table, as both databases return it. */
@@ -38,16 +40,22 @@ export function table<const C extends Columns>(
   columns: C,
   key: readonly (keyof C & string)[],
   indexes: Readonly<Record<string, Index<keyof C & string>>> = {},
+  { hasLongRows = false }: { readonly hasLongRows?: boolean } = {},
 ): Table<C> {
-  return { columns, key, indexes };
+  return { columns, key, indexes, hasLongRows };
 }
 
 /** Returns the statements that create the table `name` and its indexes. */
-export function createStatements(name: string, { columns, key, indexes }: Table, dialect: Dialect): string[] {
+export function createStatements(
+  name: string,
+  { columns, key, indexes, hasLongRows }: Table,
+  dialect: Dialect,
+): string[] {
   const list = Object.entries(columns).map(([column, kind]) => `${column} ${typeOf(kind, dialect)}`);
   // Strict: SQLite refuses a wrong type, as PostgreSQL does. Without rowid: rows are stored in the order of their key,
-  // which is also the order of insertion, so an insert writes one B-tree instead of two.
-  const tail = dialect === "sqlite" ? " strict, without rowid" : "";
+  // which is also the order of insertion, so an insert writes one B-tree instead of two. Long rows have a rowid: to find a
+  // key among rows without one, SQLite reads the whole of each row that it compares, and inner pages hold whole rows.
+  const tail = dialect === "postgres" ? "" : hasLongRows ? " strict" : " strict, without rowid";
   const primary = `constraint ${name}_pk primary key (${key.join(", ")})`;
   return [
     `create table ${name} (${[...list, primary].join(", ")})${tail}`,

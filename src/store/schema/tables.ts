@@ -107,11 +107,12 @@ const runs = table(
   ["id"],
   {
     by_session: { columns: ["session_id", "created_at"] },
-    by_parent: { columns: ["parent_id"], where: "parent_id is not null" },
-    ended: { columns: ["ended_at"], where: "ended_at is not null" },
-    active: { columns: ["owner", "status"], where: "ended_at is null" },
+    by_parent: { columns: ["parent_id", "id"], where: "parent_id is not null" },
+    ended: { columns: ["ended_at", "id"], where: "ended_at is not null" },
+    active: { columns: ["owner", "status", "id"], where: "ended_at is null" },
     by_end: { columns: ["owner", "status", "id"], where: "ended_at is not null" },
   },
+  { hasLongRows: true },
 );
 
 /** A request in the responses format that is kept, beside its run. */
@@ -134,7 +135,8 @@ const responses = table(
     used_at: "integer",
   },
   ["id"],
-  { by_use: { columns: ["owner", "used_at"] }, by_run: { columns: ["run_id"] } },
+  { by_use: { columns: ["owner", "used_at", "id"] }, by_run: { columns: ["run_id"] } },
+  { hasLongRows: true },
 );
 
 const messages = table(
@@ -285,9 +287,10 @@ const outbox = table(
     by_ordering_key: { columns: ["ordering_key", "id"], where: PENDING },
     leased: { columns: ["ordering_key"], where: "status = 'leased'" },
     failed: { columns: ["status", "id"], where: "status in ('dead', 'unknown', 'dropped')" },
-    by_ref: { columns: ["ref"], where: "ref is not null" },
+    by_ref: { columns: ["ref", "id"], where: "ref is not null" },
     by_owner: { columns: ["owner", "id"] },
   },
+  { hasLongRows: true },
 );
 
 /** A request that reached a route of the webhook receiver, and its result. */
@@ -328,6 +331,7 @@ const deliveries = table(
     open: { columns: ["id"], where: "ended_at is null" },
     unverified: { columns: ["route", "id"], where: "unverified is not null" },
   },
+  { hasLongRows: true },
 );
 
 /** The large part of a delivery, in a row of its own that never changes: each update would rewrite all of it. */
@@ -341,6 +345,8 @@ const deliveryBodies = table(
     rendered: "text?",
   },
   ["id"],
+  {},
+  { hasLongRows: true },
 );
 
 /** The newest event of a webhook's route and key, until it is quiet; see Coalescer in src/webhook/receive/coalesce.ts. */
@@ -360,6 +366,7 @@ const pendingEvents = table(
   },
   ["id"],
   { by_due: { columns: ["due_at", "id"] } },
+  { hasLongRows: true },
 );
 
 /** A committed change of a resource, see src/store/feed/change.ts. Retention keeps the newest row: ids never repeat. */

@@ -180,6 +180,17 @@ test("the queries of the hot paths and of the sweeps use an index", only, async 
   }
 });
 
+test("a look-up of a key reads no long rows but its own", only, async (t) => {
+  const { url } = await openTestStore(t);
+  const database = new DatabaseSync(url);
+  t.after(() => database.close());
+  const list = database.prepare("select name from pragma_table_list where wr = 0 and name not like ?");
+  const withRowid = list.all("sqlite%").map(({ name }) => String(name));
+  // The key of a table without rowid is found by comparing whole rows, also those that fill many pages.
+  const long = ["deliveries", "delivery_bodies", "outbox", "pending_events", "responses", "runs"];
+  assert.deepEqual(withRowid.filter((name) => !name.startsWith("kysely_")).toSorted(), long);
+});
+
 const memoryFolders = () => readdirSync(tmpdir()).filter((name) => name.startsWith("agentd-memory-"));
 
 test(
