@@ -79,10 +79,10 @@ async function record(): Promise<void> {
   if (models.requests.length === 0) throw new Error("the model was never asked");
 }
 
-/** How npm reaches the registry from here. */
+/** How npm reaches the registry from here. `npm run -s` also hands down that npm says nothing, which is waited for. */
 function settingsOfNpm(): Record<string, string> {
   const own = Object.entries(process.env).filter(([name]) =>
-    /^npm_config_|^NODE_EXTRA_CA_CERTS$/i.test(name),
+    /^npm_config_(?!loglevel$)|^NODE_EXTRA_CA_CERTS$/i.test(name),
   );
   return Object.fromEntries(own.map(([name, value = ""]) => [name, value]));
 }

@@ -153,8 +153,11 @@ async function list(shown: ConsoleTest, page: Page): Promise<readonly BenchRow[]
 }
 
 async function idle(page: Page): Promise<readonly BenchRow[]> {
+  // The page loads the palette ahead of need, a second after it is shown.
+  const ahead = page.waitForResponse(/palette-/);
   await page.goto("/runs");
   await page.locator("h1").waitFor();
+  await ahead;
   await page.waitForLoadState("networkidle");
   let requests = 0;
   page.on("request", () => (requests += 1));

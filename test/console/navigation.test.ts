@@ -135,8 +135,8 @@ test("a key that may only read sees nothing that it cannot do", async () => {
   await owner.getByLabel("Code or API key").fill(key);
   await owner.getByRole("button", { name: "Sign in" }).click();
   await owner.waitForURL(/\/(chat|runs)/);
-  await owner.goto("/chat");
-  await owner.getByRole("heading", { name: "This key may not chat" }).waitFor();
+  await owner.goto("/chat/new");
+  await owner.getByText("This key may read conversations.").waitFor();
   assert.equal(await composer(owner).count(), 0);
   await owner.goto("/sessions");
   await owner.getByRole("row").nth(1).waitFor();

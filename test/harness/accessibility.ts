@@ -15,14 +15,25 @@ interface Axe {
 
 const source = readFile(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 const RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"];
+const RULES_OF_COLOUR = { type: "rule", values: ["color-contrast", "link-in-text-block"] };
 
-/** Returns each finding with its element. */
+/** Returns each finding with its element: of all rules in light colours, and in dark ones of those that look at colours. */
 export async function findings(page: Page): Promise<readonly string[]> {
   // The page's policy lets no script in but its own: the tool comes in through the debugger.
   await page.evaluate(await source);
+  await page.emulateMedia({ colorScheme: "light" });
+  const inLight = await violationsOf(page, RULES);
+  await page.emulateMedia({ colorScheme: "dark" });
+  const inDark = await violationsOf(page, RULES_OF_COLOUR);
+  await page.emulateMedia({ colorScheme: null });
+  return [...inLight, ...inDark.map((finding) => `in dark colours: ${finding}`)];
+}
+
+async function violationsOf(page: Page, runOnly: object): Promise<readonly string[]> {
   const { violations } = await page.evaluate(
-    (runOnly) => (globalThis as unknown as { readonly axe: Axe }).axe.run({ runOnly }),
-    RULES,
+    (options) => (globalThis as unknown as { readonly axe: Axe }).axe.run(options),
+    // Without the preparation and the details that nothing here reads, it takes much less time.
+    { runOnly, resultTypes: ["violations"], preload: false },
   );
   return violations.flatMap(({ id, help, nodes }) =>
     nodes.map(({ html, failureSummary }) => `${id}: ${help}\n${html}\n${failureSummary}`),

@@ -119,6 +119,11 @@ function dayWords(_: uPlot, seconds: readonly number[]): (string | null)[] {
   return seconds.map((at) => (at % (2 * HALF_DAY) === 0 ? shortDay.format(at * 1_000) : null));
 }
 
+/** Distances of the lines of a scale that counts: half a run has no line, which would be named like a whole one. */
+const WHOLE_STEPS = Array.from({ length: 15 }, (_, power) =>
+  [1, 2, 5].map((step) => step * 10 ** power),
+).flat();
+
 function optionsOf(
   box: HTMLElement,
   { series, height }: { readonly series: readonly Series[]; readonly height: number },
@@ -127,6 +132,7 @@ function optionsOf(
   const colour = (name: string) => resolved(box, name);
   const axis = { stroke: style.color, grid: { stroke: colour("--line"), width: 1 }, ticks: { show: false } };
   const [first] = series;
+  const isWhole = series.every(({ values }) => values.every((value) => Number.isInteger(value ?? 0)));
   return {
     width: box.clientWidth,
     height,
@@ -134,7 +140,12 @@ function optionsOf(
     cursor: { y: false },
     axes: [
       axis,
-      { ...axis, size: 64, values: (_, all) => all.map((value) => first?.format(value) ?? String(value)) },
+      {
+        ...axis,
+        size: 64,
+        values: (_, all) => all.map((value) => first?.format(value) ?? String(value)),
+        ...(isWhole ? { incrs: WHOLE_STEPS } : {}),
+      },
     ],
     series: [
       {},
