@@ -1,4 +1,11 @@
-import { appendAllEvents, appendEvents, appendStep, beginSession, toEvent } from "./journal/append.ts";
+import {
+  appendAllEvents,
+  appendEnd,
+  appendEvents,
+  appendStep,
+  beginSession,
+  toEvent,
+} from "./journal/append.ts";
 import { type Driver, findStatement, type Row, type Tx } from "./tx/tx.ts";
 import { Followers, scopeKey, type Page, type PageLimits } from "./journal/follow.ts";
 import { Feed, FEED_SCOPE } from "./feed/feed.ts";
@@ -128,6 +135,11 @@ function createJournal(driver: Driver, followers: Followers): Journal {
       const appended = await appendStep(tx, session, step);
       publish(tx, session.sessionId, appended.events);
       return appended;
+    },
+    end: async (tx, session, end) => {
+      const ended = await appendEnd(tx, session, end);
+      if (ended) publish(tx, session.sessionId, ended.events);
+      return ended;
     },
     appendAll: async (tx, appends) => {
       const numbered = await appendAllEvents(tx, appends);

@@ -301,7 +301,8 @@ export async function concludeAllRuns(
   }
 }
 
-async function followEnd(
+/** Writes what follows the end of a run, in the same transaction; see {@link concludeRun}. */
+export async function followEnd(
   tx: Tx,
   { run, source, isStateless = false, deps }: ConcludedRun,
   outcome: Outcome,
@@ -354,9 +355,9 @@ async function notify(
 
 /** How a run is closed when its turn is over. */
 export interface RunClose<T> {
-  /** Closes the run. False when it has ended already. */
-  readonly end: (tx: Tx, outcome: Outcome) => Promise<boolean>;
-  /** Starts what follows, in the same transaction. */
+  /** Writes what follows the end, in the same transaction. */
+  readonly follow: (tx: Tx, outcome: Outcome) => Promise<void>;
+  /** Starts the next run of the session, in the same transaction. */
   readonly next: (tx: Tx) => Promise<T>;
   /** Instead of `next` when the run has ended already. */
   readonly ended: (tx: Tx) => Promise<T | undefined>;

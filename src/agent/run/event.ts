@@ -1,10 +1,11 @@
 import type { RunEvent, SessionEvent } from "../../../generated/http/client/types.gen.ts";
-import type { NewEvent } from "../../store/journal/journal.ts";
+import type { NewEvent, RunEnded } from "../../store/journal/journal.ts";
 import type { EngineEvent, Message } from "../engine.ts";
 import type { Clock } from "../../base/time.ts";
 import { isUnavailable } from "../../store/tx/group.ts";
+import type { RunRow } from "../../store/schema/tables.ts";
 import type { Store, Tx } from "../../store/store.ts";
-import { addStep } from "../session/transcript.ts";
+import { addStep, insertMessages } from "../session/transcript.ts";
 
 /** Names of the journal events of a run; specs/schemas/event.yaml describes their data. */
 export type RunEventName = RunEvent["event"];
@@ -83,6 +84,22 @@ interface Uncertain {
   readonly lastMessage: number | undefined;
 }
 
+/** How a run ends: its status, its other columns and its final event. */
+interface FinalStep {
+  readonly status: string;
+  readonly set: Partial<RunRow>;
+  readonly event: NewEvent;
+}
+
+/** Returns the columns of a run that ends. */
+export function endColumns(
+  { nowMs }: Pick<Tx, "nowMs">,
+  status: string,
+  set: Partial<RunRow>,
+): Partial<RunRow> {
+  return { status, ended_at: nowMs, updated_at: nowMs, ...set };
+}
+
 interface RecorderOptions {
   readonly store: Store;
   readonly clock: Clock;
@@ -156,14 +173,14 @@ export class EventWriter {
   }
 
   /**
-   * Writes the rest and the final event in one durable transaction, and accepts nothing more. `conclude` runs first and
-   * returns the final event; `next` runs last, and its value is the result. If `conclude` returns undefined the run has
-   * ended already: nothing is written, and `ended` runs instead of `next`. Each may be called twice, like all store work.
-   * May be called again after a rejection.
+   * Ends the run with the rest and the final event in one durable transaction, and accepts nothing more. `conclude` runs
+   * first and returns how the run ends; `next` runs last, and its value is the result. If the run has ended already nothing
+   * is written, and `ended` runs instead of `next`. Each may be called twice, like all store work. May be called again after
+   * a rejection.
    */
-  async finish<T>(
-    conclude: (tx: Tx) => Promise<NewEvent | undefined>,
-    next: (tx: Tx) => Promise<T>,
+  async finish<E extends FinalStep, T>(
+    conclude: (tx: Tx) => Promise<E>,
+    next: (tx: Tx, end: E, isReleased: boolean) => Promise<T>,
     ended: (tx: Tx) => Promise<T | undefined> = async () => undefined,
   ): Promise<T | undefined> {
     this.#finishing = true;
@@ -173,11 +190,9 @@ export class EventWriter {
     const { store, sessionId, endsApart } = this.#options;
     return store.write(
       async (tx) => {
-        const last = await conclude(tx);
-        if (!last) return ended(tx);
-        const { events, messages } = await this.#restOf(tx);
-        await this.#put(tx, { events: [...events, last], messages });
-        return next(tx);
+        const end = await conclude(tx);
+        const written = await this.#putEnd(tx, end);
+        return written ? next(tx, end, written.isReleased) : ended(tx);
       },
       { session: endsApart ? sessionId : undefined },
     );
@@ -304,6 +319,22 @@ export class EventWriter {
       events,
     });
     return { lastMessage, firstRunSeq: written[0]?.runSeq ?? undefined };
+  }
+
+  /** Undefined when the run has ended already. */
+  async #putEnd(tx: Tx, { status, set, event }: FinalStep): Promise<RunEnded | undefined> {
+    const { store, sessionId, runId } = this.#options;
+    const { events, messages } = await this.#restOf(tx);
+    const columns = endColumns(tx, status, set);
+    const end = { runId, columns, events: [...events, event], messages: messages.length };
+    const written = await store.journal.end(tx, { sessionId, leasedBy: store.owner }, end);
+    if (!written || messages.length === 0) return written;
+    await insertMessages(
+      tx,
+      { sessionId, runId },
+      { messages, after: written.lastMessage - messages.length },
+    );
+    return written;
   }
 
   /** Appends a delta to the newest pending event if both belong to the same text. */

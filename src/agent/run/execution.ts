@@ -130,15 +130,16 @@ export class Execution {
       usage: addUsage(before, addUsage(end.usage, this.#auxiliary?.usage ?? zeroUsage)),
     };
     const isUndone = this.#isUndone(whole);
-    const conclude = async (tx: Tx): Promise<NewEvent | undefined> => {
+    const conclude = async (tx: Tx): Promise<Outcome> => {
       const outcome = await this.#outcome(tx, whole, isUndone);
       if (this.#span.isRecording) describeRunEnd(this.#span, whole, outcome);
       if (this.#scope) await this.#options.deps.questions.closeUncertain(tx, this.runId);
-      return (await close.end(tx, outcome)) ? outcome.event : undefined;
+      return outcome;
     };
-    const next = async (tx: Tx): Promise<T> => {
+    const next = async (tx: Tx, outcome: Outcome, isReleased: boolean): Promise<T | undefined> => {
+      await close.follow(tx, outcome);
       if (isUndone) await removeTurn(tx, this.#options.deps.store, this.#options.run);
-      return close.next(tx);
+      return isReleased ? undefined : close.next(tx);
     };
     try {
       return await close.attempts(() => this.#recorder.finish(conclude, next, close.ended));

@@ -12,7 +12,7 @@ import { toApprovalRequest } from "../question/question.ts";
 import { nameOfId, type SessionAddress, type SessionSeed, textOf } from "../session/session.ts";
 
 import type { JournalEvent, NewEvent } from "../../store/journal/journal.ts";
-import { type RunEventName } from "./event.ts";
+import { endColumns, type RunEventName } from "./event.ts";
 
 export type RunStatus = Run["status"];
 export type FinalStatus = Extract<RunStatus, "completed" | "failed" | "cancelled" | "interrupted">;
@@ -251,8 +251,7 @@ export async function endRun(
   status: FinalStatus,
   set: Partial<RunRow> = {},
 ): Promise<boolean> {
-  const columns = { status, ended_at: tx.nowMs, updated_at: tx.nowMs, ...set };
-  return (await tx.update("runs", { id: runId, ended_at: null }, columns)) === 1;
+  return (await tx.update("runs", { id: runId, ended_at: null }, endColumns(tx, status, set))) === 1;
 }
 
 /** The end of one of many runs, see {@link endAllRuns}. */

@@ -26,7 +26,7 @@ import {
   RunStop,
   type RunSlot,
 } from "./run.ts";
-import { concludeRun, requestStopOf, steerByStore } from "./control.ts";
+import { followEnd, requestStopOf, steerByStore } from "./control.ts";
 import { findSession, settingsOf } from "../session/session.ts";
 
 /** Slot of runs whose recording process has ended, so that no client waits for them. */
@@ -382,7 +382,7 @@ export class RunScheduler {
     const successor = this.#queue.successor(session.id, { hold: () => this.#draining });
     try {
       const next = await execution.run({
-        end: (tx, outcome) => concludeRun(tx, { run, source: session.source, isStateless, deps }, outcome),
+        follow: (tx, outcome) => followEnd(tx, { run, source: session.source, isStateless, deps }, outcome),
         next: successor.next,
         ended: successor.begun,
         attempts: (write) => this.alive.end(run.id, write),

@@ -1,6 +1,6 @@
 import { ServiceError } from "../../base/errors.ts";
-import type { JournalEvent, NewEvent, SessionEvents } from "./journal.ts";
-import { stepTexts, rawTx, type RawTx, type Row, type Tx } from "../tx/tx.ts";
+import type { JournalEvent, NewEvent, RunEnd, RunEnded, SessionEvents } from "./journal.ts";
+import { stepTexts, rawTx, toValue, type RawTx, type Row, type StepTexts, type Tx } from "../tx/tx.ts";
 import type { EventRow, RunRow, SessionRow } from "../schema/tables.ts";
 
 /** Steps of a session without a lease, and of one under a lease. */
@@ -13,6 +13,32 @@ const RUN_STEP = stepTexts(
   { id: "", session_id: "" },
   { columns: ["last_seq"], set: ["last_event", "updated_at"] },
 );
+
+const SESSION_END = stepTexts(
+  "sessions",
+  { id: "", lease_owner: "" },
+  {
+    columns: ["last_seq", "last_message", "queued"],
+    assignments: [
+      "lease_owner = case when queued = 0 then null else lease_owner end",
+      "lease_until = case when queued = 0 then 0 else lease_until end",
+      "updated_at = case when queued = 0 then ? else updated_at end",
+    ],
+  },
+);
+const runEnds = new Map<string, StepTexts>();
+
+/** Returns the texts that end a run and set these columns: there are as many as kinds of ends. */
+function runEnd(columns: readonly string[]): StepTexts {
+  const shape = columns.join();
+  let texts = runEnds.get(shape);
+  if (!texts) {
+    const where = { id: "", session_id: "", ended_at: null };
+    texts = stepTexts("runs", where, { columns: ["last_seq"], set: columns });
+    runEnds.set(shape, texts);
+  }
+  return texts;
+}
 
 function oneSession(columns: readonly string[]) {
   return {
@@ -99,6 +125,31 @@ export async function appendStep(
   await tx.insert("events", numbered.map(toRow));
   recordChanges(tx, numbered);
   return { events: numbered, lastMessage };
+}
+
+/** Ends a run with its last events, see {@link Journal.end}. */
+export async function appendEnd(
+  tx: Tx,
+  { sessionId, leasedBy }: { readonly sessionId: string; readonly leasedBy: string },
+  { runId, columns, events, messages }: RunEnd,
+): Promise<RunEnded | undefined> {
+  const raw = rawTx(tx);
+  const named = Object.entries({ ...columns, last_event: events.at(-1)?.type });
+  const texts = runEnd(named.map(([name]) => name));
+  const set = named.map(([name, value]) => toValue(value, name));
+  const runLast = (await raw.step(texts, [events.length], { where: [runId, sessionId], set }))?.[0];
+  if (runLast === undefined) return undefined;
+  const where = [sessionId, leasedBy];
+  const lasts = await raw.step(SESSION_END, [events.length, messages, 0], { where, set: [tx.nowMs] });
+  if (lasts === undefined) {
+    throw new ServiceError("session_busy", "Another process has taken this session over.");
+  }
+  const [last = 0, lastMessage = 0, queued] = lasts;
+  const runSeqs = new Map([[runId, runLast - events.length]]);
+  const numbered = number(tx, sessionId, { events, after: last - events.length, runSeqs });
+  await tx.insert("events", numbered.map(toRow));
+  recordChanges(tx, numbered);
+  return { events: numbered, lastMessage, isReleased: queued === 0 };
 }
 
 /** Numbers and writes events of many sessions, see {@link Journal.appendAll}. */

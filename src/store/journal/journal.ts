@@ -26,6 +26,23 @@ export interface SessionEvents<E extends NewEvent = NewEvent> {
   readonly events: readonly E[];
 }
 
+/** The end of a run: its last events, all of that run, and the columns that it sets. */
+export interface RunEnd {
+  readonly runId: string;
+  readonly columns: Partial<RunRow>;
+  readonly events: readonly NewEvent[];
+  /** Number of messages of the conversation that are written with it. */
+  readonly messages: number;
+}
+
+export interface RunEnded {
+  readonly events: readonly JournalEvent[];
+  /** Number of the last message. */
+  readonly lastMessage: number;
+  /** True: the session's lease is free. False: runs are queued in the session, and it is kept. */
+  readonly isReleased: boolean;
+}
+
 /** What is read or followed: all of a session by `seq`, or one run by `runSeq`. */
 export type Scope = { readonly sessionId: string } | { readonly runId: string };
 
@@ -56,6 +73,17 @@ export interface Journal {
     session: { readonly sessionId: string; readonly leasedBy?: string | undefined },
     step: { readonly events: readonly NewEvent[]; readonly messages: number },
   ): Promise<{ readonly events: readonly JournalEvent[]; readonly lastMessage: number }>;
+
+  /**
+   * Ends a run that has not ended, with the numbers and the fencing check of {@link Journal.appendStep}, and releases the
+   * session's lease if no run is queued in the session: one statement for the run and one for the session. Undefined when
+   * the run has ended already: nothing is written.
+   */
+  end(
+    tx: Tx,
+    session: { readonly sessionId: string; readonly leasedBy: string },
+    end: RunEnd,
+  ): Promise<RunEnded | undefined>;
 
   /**
    * Like {@link Journal.append}, for many sessions at once, in about three statements for any number of sessions.

@@ -250,10 +250,11 @@ function text(shape: string, build: () => string): string {
  */
 export function insertStatements(table: Table, rows: readonly object[]): readonly Statement[] {
   const statements: Statement[] = [];
+  const columns = columnsOf(table);
   for (let start = 0; start < rows.length;) {
     const count = powerOfTwoWithin(Math.min(rows.length - start, MAX_ROWS));
     const values: Value[] = [];
-    for (let i = start; i < start + count; i++) pushRow(table, rows[i] as Columns, values);
+    for (let i = start; i < start + count; i++) pushRow(columns, rows[i] as Columns, values);
     statements.push({ sql: insertText(table, count), values });
     start += count;
   }
@@ -274,8 +275,12 @@ function buildInsert(table: Table, count: number): string {
   return `insert into ${table} (${columns.join(", ")}) values ${Array(count).fill(row).join(", ")}`;
 }
 
-function pushRow(table: Table, row: Columns, into: Value[]): void {
-  for (const column of columnsOf(table)) into.push(toValue(row[column], column));
+function pushRow(columns: readonly string[], row: Columns, into: Value[]): void {
+  // An iterator would cost more than all else here.
+  for (let i = 0; i < columns.length; i++) {
+    const column = columns[i] as string;
+    into.push(toValue(row[column], column));
+  }
 }
 
 const powerOfTwoWithin = (count: number): number => 2 ** Math.floor(Math.log2(count));
@@ -292,16 +297,25 @@ export function updateStatement(table: Table, where: object, set: object): State
 }
 
 /**
- * Returns texts that increment `columns` in the row that equals `where` and set the columns of `set`. Only the names and
- * the nulls of `where` matter.
+ * Returns texts that increment `columns` in the row that equals `where`, set the columns of `set`, and make `assignments`,
+ * which see the row as it was. Only the names and the nulls of `where` matter.
  */
 export function stepTexts(
   table: Table,
   where: object,
-  { columns, set = [] }: { readonly columns: readonly string[]; readonly set?: readonly string[] },
+  {
+    columns,
+    set = [],
+    assignments = [],
+  }: {
+    readonly columns: readonly string[];
+    readonly set?: readonly string[];
+    readonly assignments?: readonly string[];
+  },
 ): StepTexts {
   const counters = assertColumns(table, columns);
-  const others = set.length === 0 ? [] : assertColumns(table, set).map((name) => `${name} = ?`);
+  const named = set.length === 0 ? [] : assertColumns(table, set).map((name) => `${name} = ?`);
+  const others = [...named, ...assignments];
   const rows = `where ${conditions(table, where)}`;
   const values = [...counters.map((name) => `${name} = ?`), ...others].join(", ");
   const steps = [...counters.map((name) => `${name} = ${name} + ?`), ...others].join(", ");
@@ -362,7 +376,7 @@ function hasColumn(name: keyof Tables, column: string): boolean {
 }
 
 /** Returns a value that a driver can bind. */
-function toValue(value: unknown, name: string): Value {
+export function toValue(value: unknown, name: string): Value {
   if (typeof value === "string") return withoutNul(value);
   if (typeof value === "number") return value;
   if (value === null || value === undefined) return null;

@@ -115,6 +115,7 @@ test("a temporary store failure loses no change", async () => {
   const journal: Store["journal"] = {
     append: (...args) => agent.store.journal.append(...args),
     appendStep: (...args) => agent.store.journal.appendStep(...args),
+    end: (...args) => agent.store.journal.end(...args),
     appendAll: (...args) => agent.store.journal.appendAll(...args),
     begin: (...args) => agent.store.journal.begin(...args),
     read: (...args) => agent.store.journal.read(...args),

@@ -11,7 +11,10 @@ const thought = (runId: string, text: string) => runEvent(runId, "reasoning.delt
 const completed = (runId: string, text: string) =>
   runEvent(runId, "message.completed", { message_id: "msg_1", text });
 
-/** A recorder of a finished run's session, on a clock of its own. */
+/** How runs end here. */
+const ending = (runId: string) => ({ status: "completed", set: {}, event: completed(runId, "end") });
+
+/** A recorder of a run that an agent finished and that is open again, on a clock of its own. */
 async function createRecorder(agent: TestAgent) {
   const { runId, sessionId } = await agent.submit("hi");
   const before = (await agent.events(runId)).length;
@@ -19,7 +22,10 @@ async function createRecorder(agent: TestAgent) {
   const failures: unknown[] = [];
   const { store } = agent;
   const lease = { lease_owner: store.owner, lease_until: Number.MAX_SAFE_INTEGER };
-  await store.write(async (tx) => void (await tx.update("sessions", { id: sessionId }, lease)));
+  await store.write(async (tx) => {
+    await tx.update("sessions", { id: sessionId }, lease);
+    await tx.update("runs", { id: runId }, { ended_at: null });
+  });
   const recorder = new EventWriter({
     store,
     clock,
@@ -29,7 +35,7 @@ async function createRecorder(agent: TestAgent) {
   });
   const finish = () =>
     recorder.finish(
-      async () => completed(runId, "end"),
+      async () => ending(runId),
       async () => "made",
     );
   const written = async () =>
@@ -249,13 +255,16 @@ test("after the finish nothing more is taken, and no timer is left", async () =>
 
 test("a finish that learns that the run is another's writes nothing of what was left", async () => {
   await using agent = await createTestAgent();
-  const { recorder, written } = await createRecorder(agent);
+  const { recorder, runId, written } = await createRecorder(agent);
+  recorder.messages([{ role: "user", text: "too late" }]);
+  await agent.store.write((tx) => tx.update("runs", { id: runId }, { ended_at: tx.nowMs }));
   let then = 0;
   const result = await recorder.finish(
-    async () => undefined,
+    async () => ending(runId),
     async () => ++then,
+    async () => -1,
   );
-  assert.deepEqual([result, then, await written()], [undefined, 0, []]);
+  assert.deepEqual([result, then, await written()], [-1, 0, []]);
 });
 
 test("a journal that cannot be written is reported, and the caller gets no exception", async () => {

@@ -121,6 +121,45 @@ test("a step numbers events and messages as separate appends do, and nothing wit
   assert.deepEqual(await readAll(store, { runId }), await readAll(store, { sessionId }));
 });
 
+test("the end of a run sets its columns, writes its events once and frees the session unless runs are queued", async (t) => {
+  const { store } = await openTestStore(t, { now: () => 99 });
+  const lease = { lease_owner: store.owner, lease_until: 500 };
+  for (const queued of [0, 2]) {
+    const { sessionId, runId } = await seed(store);
+    await append(store, sessionId, deltas(runId, 1));
+    await store.write((tx) => tx.update("sessions", { id: sessionId }, { ...lease, queued }));
+    const end = (leasedBy = store.owner) =>
+      store.write((tx) => {
+        const columns = { status: "failed", ended_at: tx.nowMs, output: "a\0b" };
+        const events = [...deltas(runId, 1), { type: "run.failed", runId, data: {} }];
+        return store.journal.end(tx, { sessionId, leasedBy }, { runId, columns, events, messages: 3 });
+      });
+    await assert.rejects(end("elsewhere:1:abc"), { code: "session_busy" });
+    const ended = await end();
+    assert.deepEqual([ended?.lastMessage, ended?.isReleased], [3, queued === 0]);
+    assert.equal(await end(), undefined);
+    const session = await store.find("sessions", { id: sessionId });
+    assert.deepEqual(
+      [session?.last_seq, session?.last_message, session?.queued, session?.lease_owner, session?.lease_until],
+      [3, 3, queued, queued === 0 ? null : store.owner, queued === 0 ? 0 : 500],
+    );
+    const run = await store.find("runs", { id: runId });
+    assert.deepEqual(
+      [run?.status, run?.output, run?.last_seq, run?.last_event, run?.ended_at],
+      ["failed", "a\ufffdb", 3, "run.failed", 99],
+    );
+    const written = await store.journal.read({ runId });
+    assert.deepEqual(
+      written.map(({ seq, runSeq }) => [seq, runSeq]),
+      [
+        [1, 1],
+        [2, 2],
+        [3, 3],
+      ],
+    );
+  }
+});
+
 test("append records the last event and number of each run, and of the session", async (t) => {
   const { store } = await openTestStore(t, { now: () => 99 });
   const { sessionId, runId } = await seed(store);
