@@ -75,17 +75,20 @@ console.log(JSON.stringify(seen));
 process.exit(0);
 `;
 
+/** Loads the client of the HTTP API, then makes one by itself. */
+const CLIENT = `
+import { AgentClient } from "./generated/http/client/sdk.gen.ts";
+
+const loaded = () => process.moduleLoadList.some((name) => name.includes("undici"));
+const atTheStart = loaded();
+const { baseUrl } = new AgentClient().client.getConfig();
+console.log(JSON.stringify({ atTheStart, baseUrl }));
+`;
+
 test("a bundled server loads Node's fetch with the first request, and answers as it does with it", async (t) => {
   const folder = await mkdtemp(join(tmpdir(), "agentd-late-fetch-"));
   t.after(() => rm(folder, { recursive: true }));
-  const run = async (name: string, more: readonly Plugin[]) => {
-    const plugins = [withoutGetters, ...more];
-    const outfile = join(folder, `${name}.mjs`);
-    const stdin = { contents: SERVER, resolveDir: root };
-    await build({ stdin, outfile, bundle: true, platform: "node", format: "esm", target: "node24", plugins });
-    const { stdout } = await promisify(execFile)(process.execPath, [outfile]);
-    return JSON.parse(stdout) as Record<string, unknown>;
-  };
+  const run = (name: string, plugins: readonly Plugin[]) => runBundled(folder, name, SERVER, plugins);
   await writeFile(join(folder, "package.json"), "{}");
   const late = await run("late", [lateFetch]);
   const { atTheStart, listening, ...answers } = late;
@@ -97,3 +100,22 @@ test("a bundled server loads Node's fetch with the first request, and answers as
   assert.deepEqual(answers["post"], [201, "text/plain; charset=UTF-8", "said a body"]);
   assert.equal(answers["socket"], "/wire");
 });
+
+test("a bundled client loads Node's fetch when it is made, not with its module", async (t) => {
+  const folder = await mkdtemp(join(tmpdir(), "agentd-late-fetch-"));
+  t.after(() => rm(folder, { recursive: true }));
+  const baseUrl = "http://127.0.0.1:8642";
+  assert.deepEqual(await runBundled(folder, "late", CLIENT, [lateFetch]), { atTheStart: false, baseUrl });
+  const plain = await runBundled(folder, "plain", CLIENT, []);
+  assert.deepEqual(plain, { atTheStart: true, baseUrl }, "else the change can go");
+});
+
+/** Bundles and runs a program. Returns what it prints. */
+async function runBundled(folder: string, name: string, contents: string, more: readonly Plugin[]) {
+  const plugins = [withoutGetters, ...more];
+  const outfile = join(folder, `${name}.mjs`);
+  const stdin = { contents, resolveDir: root };
+  await build({ stdin, outfile, bundle: true, platform: "node", format: "esm", target: "node24", plugins });
+  const { stdout } = await promisify(execFile)(process.execPath, [outfile]);
+  return JSON.parse(stdout) as Record<string, unknown>;
+}
