@@ -3,7 +3,7 @@ import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
 import { RequestError } from "@agentclientprotocol/sdk/unstable";
-import { choose, type AcpClient } from "../../harness/acp.ts";
+import { choose, createAcpPlace, type AcpClient } from "../../harness/acp.ts";
 import { sharedAcpPlaces } from "../../harness/acp-shared.ts";
 import { calling, saying, tooLong, type ModelReply } from "../../harness/openai-server.ts";
 
@@ -125,7 +125,8 @@ for (const { name, capabilities } of [
 
 test("a provider that stays silent too long is reported as kind network", async () => {
   const replies: ModelReply[] = [{ pieces: [{ text: "half" }, { hang: true }] }];
-  await using place = await sharedPlace({ replies: () => replies.shift() ?? saying("well again") });
+  // Its own: a program that runs already would keep its time limit of two minutes.
+  await using place = await createAcpPlace({ replies: () => replies.shift() ?? saying("well again") });
   const config = join(place.home, "config.yaml");
   const written = await readFile(config, "utf8");
   await writeFile(
