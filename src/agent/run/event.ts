@@ -1,4 +1,5 @@
 import type { RunEvent, SessionEvent } from "../../../generated/http/client/types.gen.ts";
+import type { ChangedRun } from "../../store/feed/change.ts";
 import type { NewEvent, RunEnded } from "../../store/journal/journal.ts";
 import type { EngineEvent, Message } from "../engine.ts";
 import type { Clock } from "../../base/time.ts";
@@ -105,6 +106,8 @@ interface RecorderOptions {
   readonly clock: Clock;
   readonly sessionId: string;
   readonly runId: string;
+  /** What the change feed says of the run. Absent: it is read. */
+  readonly run?: ChangedRun;
   /** The end of the run decides by rows of its session alone; see `session` of {@link Store.write}. */
   readonly endsApart?: boolean;
   /** Called when the journal cannot be written: the run must stop. */
@@ -323,10 +326,10 @@ export class EventWriter {
 
   /** Undefined when the run has ended already. */
   async #putEnd(tx: Tx, { status, set, event }: FinalStep): Promise<RunEnded | undefined> {
-    const { store, sessionId, runId } = this.#options;
+    const { store, sessionId, runId, run } = this.#options;
     const { events, messages } = await this.#restOf(tx);
     const columns = endColumns(tx, status, set);
-    const end = { runId, columns, events: [...events, event], messages: messages.length };
+    const end = { runId, run, columns, events: [...events, event], messages: messages.length };
     const written = await store.journal.end(tx, { sessionId, leasedBy: store.owner }, end);
     if (!written || messages.length === 0) return written;
     await insertMessages(

@@ -76,7 +76,8 @@ export class Execution {
   #acts: "no" | "soon" | "yes" = "no";
 
   constructor(options: ExecutionOptions) {
-    const { deps, run } = options;
+    const { deps, run, session } = options;
+    const { owner, key, kind, session_id } = run;
     this.#options = options;
     this.runId = run.id;
     this.sessionId = run.session_id;
@@ -88,6 +89,7 @@ export class Execution {
       clock: deps.clock,
       sessionId: run.session_id,
       runId: run.id,
+      run: { owner, key, kind, session_id, source: session.source },
       endsApart: isPlain(run),
       onFailure: (cause) =>
         this.#abort.abort(new RunStop("failure", "The run could not be recorded.", { cause })),

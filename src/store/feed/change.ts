@@ -1,4 +1,6 @@
 /** Changes: one row for each committed change of a state, from which the feed is read. */
+import type { RunRow, SessionRow } from "../schema/tables.ts";
+
 /** The kinds of resources whose changes are recorded, with what may happen to them. */
 export const CHANGE_TYPES = [
   "session.created",
@@ -52,6 +54,9 @@ export function needsAdmin(type: string): boolean {
 
 export type ChangeType = (typeof CHANGE_TYPES)[number];
 
+/** What changes of a run say of it. None of this ever changes. */
+export type ChangedRun = Pick<RunRow, "owner" | "key" | "kind" | "session_id"> & Pick<SessionRow, "source">;
+
 /** A change of one resource. It holds no texts: read the resource by its id. */
 export interface Change {
   readonly type: ChangeType;
@@ -61,6 +66,8 @@ export interface Change {
   readonly owner?: string;
   /** The run that the change belongs to. Its row adds the owner, and to a change of the run itself its kind and source. */
   readonly runId?: string;
+  /** That run, where the writer knows it. Absent: it is read. */
+  readonly run?: ChangedRun | undefined;
   readonly data: Readonly<Record<string, unknown>>;
   /** Who made it, such as the name of a key; null: the server itself. Absent: for a new run its key. */
   readonly actor?: string | null;

@@ -1,5 +1,5 @@
 import type { Driver, RawTx, Row, Value } from "../tx/tx.ts";
-import type { Change } from "./change.ts";
+import type { Change, ChangedRun } from "./change.ts";
 import type { Tables } from "../schema/tables.ts";
 
 /** Where a reader of the feed is: everything up to this position was read. */
@@ -280,19 +280,20 @@ function runsText(from: string): string {
  * know what may still commit before it.
  */
 export async function writeChanges(tx: RawTx, changes: readonly Change[]): Promise<void> {
-  const runIds = [...new Set(changes.flatMap(({ runId }) => runId ?? []))];
+  const unknown = changes.flatMap(({ runId, run }) => (runId === undefined || run ? [] : runId));
+  const runIds = [...new Set(unknown)];
   const [runs, position] = await Promise.all([
     runIds.length === 0 ? [] : tx.all(RUNS[tx.dialect], [JSON.stringify(runIds)]),
     tx.all(tx.dialect === "sqlite" ? LAST : XID, []),
   ]);
-  const byId = new Map(runs.map((run) => [run["id"], run]));
+  const byId = new Map(runs.map((run) => [run["id"], run as unknown as ChangedRun]));
   const last = Number(position[0]?.["id"] ?? 0);
   const rows = changes.map((change, index) => {
-    const run = byId.get(change.runId ?? null);
+    const run = change.run ?? byId.get(change.runId ?? null);
     return {
       tx: Number(position[0]?.["tx"] ?? 0),
       id: last + index + 1,
-      owner: change.owner ?? String(run?.["owner"] ?? "default"),
+      owner: change.owner ?? run?.owner ?? "default",
       type: change.type,
       ref: change.ref,
       data: JSON.stringify(dataOf(change, run)),
@@ -303,13 +304,13 @@ export async function writeChanges(tx: RawTx, changes: readonly Change[]): Promi
   await tx.insert("changes", rows);
 }
 
-function dataOf({ type, data, runId }: Change, run: Row | undefined): object {
+function dataOf({ type, data, runId }: Change, run: ChangedRun | undefined): object {
   if (!run) return runId === undefined ? data : { ...data, run_id: runId };
-  if (!type.startsWith("run.")) return { ...data, run_id: runId, session_id: run["session_id"] };
-  return { ...data, kind: run["kind"], session_id: run["session_id"], source: run["source"] };
+  if (!type.startsWith("run.")) return { ...data, run_id: runId, session_id: run.session_id };
+  return { ...data, kind: run.kind, session_id: run.session_id, source: run.source };
 }
 
-function actorOf({ type, actor }: Change, run: Row | undefined): string | null {
+function actorOf({ type, actor }: Change, run: ChangedRun | undefined): string | null {
   if (actor !== undefined) return actor;
-  return type === "run.created" && run ? (run["key"] as string | null) : null;
+  return type === "run.created" && run ? run.key : null;
 }

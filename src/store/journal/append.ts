@@ -1,4 +1,5 @@
 import { ServiceError } from "../../base/errors.ts";
+import type { ChangedRun } from "../feed/change.ts";
 import type { JournalEvent, NewEvent, RunEnd, RunEnded, SessionEvents } from "./journal.ts";
 import { stepTexts, rawTx, toValue, type RawTx, type Row, type StepTexts, type Tx } from "../tx/tx.ts";
 import type { EventRow, RunRow, SessionRow } from "../schema/tables.ts";
@@ -131,7 +132,7 @@ export async function appendStep(
 export async function appendEnd(
   tx: Tx,
   { sessionId, leasedBy }: { readonly sessionId: string; readonly leasedBy: string },
-  { runId, columns, events, messages }: RunEnd,
+  { runId, run, columns, events, messages }: RunEnd,
 ): Promise<RunEnded | undefined> {
   const raw = rawTx(tx);
   const named = Object.entries({ ...columns, last_event: events.at(-1)?.type });
@@ -148,7 +149,7 @@ export async function appendEnd(
   const runSeqs = new Map([[runId, runLast - events.length]]);
   const numbered = number(tx, sessionId, { events, after: last - events.length, runSeqs });
   await tx.insert("events", numbered.map(toRow));
-  recordChanges(tx, numbered);
+  recordChanges(tx, numbered, run);
   return { events: numbered, lastMessage, isReleased: queued === 0 };
 }
 
@@ -188,11 +189,12 @@ export async function beginSession(
   });
   const counted = { last_seq: events.length };
   await tx.insert("sessions", [{ ...rows.session, ...counted }]);
-  const { owner, transient } = rows.session;
+  const { owner, transient, source } = rows.session;
   if (transient === 0) tx.record({ type: "session.created", ref: sessionId, owner, data: {} });
   await tx.insert("runs", [{ ...rows.run, ...counted, last_event: events.at(-1)?.type ?? null }]);
   if (numbered.length > 0) await tx.insert("events", numbered.map(toRow));
-  recordChanges(tx, numbered);
+  const { key, kind } = rows.run;
+  recordChanges(tx, numbered, { owner: rows.run.owner, key, kind, session_id: sessionId, source });
   return numbered;
 }
 
@@ -207,8 +209,11 @@ const RUN_STATUS: Readonly<Record<string, string | undefined>> = {
 };
 const QUESTION = /^(approval|clarify|sudo|secret)\.(request|responded|expired)$/;
 
-/** Records what events change of runs and questions. Most events, such as deltas, change nothing. */
-function recordChanges(tx: Tx, events: readonly JournalEvent[]): void {
+/**
+ * Records what events change of runs and questions. Most events, such as deltas, change nothing. `run`: all events are of
+ * this run.
+ */
+function recordChanges(tx: Tx, events: readonly JournalEvent[], run?: ChangedRun): void {
   let isNew = false;
   for (const [index, { type, runId, runSeq, data }] of events.entries()) {
     if (runId === null) continue;
@@ -218,7 +223,7 @@ function recordChanges(tx: Tx, events: readonly JournalEvent[]): void {
       const next = events[index + 1];
       // A run that starts at once is created running: what is not committed is not a state.
       if (next?.runId === runId && RUN_STATUS[next.type] !== undefined) continue;
-      tx.record({ type: isNew ? "run.created" : "run.updated", ref: runId, runId, data: { status } });
+      tx.record({ type: isNew ? "run.created" : "run.updated", ref: runId, runId, run, data: { status } });
       isNew = false;
       continue;
     }

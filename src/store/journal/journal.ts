@@ -1,3 +1,4 @@
+import type { ChangedRun } from "../feed/change.ts";
 import type { RunRow, SessionRow } from "../schema/tables.ts";
 import type { Tx } from "../tx/tx.ts";
 
@@ -29,6 +30,8 @@ export interface SessionEvents<E extends NewEvent = NewEvent> {
 /** The end of a run: its last events, all of that run, and the columns that it sets. */
 export interface RunEnd {
   readonly runId: string;
+  /** What the change feed says of the run. Absent: it is read. */
+  readonly run?: ChangedRun | undefined;
   readonly columns: Partial<RunRow>;
   readonly events: readonly NewEvent[];
   /** Number of messages of the conversation that are written with it. */

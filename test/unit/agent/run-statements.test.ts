@@ -1,8 +1,10 @@
 import assert from "node:assert/strict";
+import { DatabaseSync } from "node:sqlite";
 import { test } from "node:test";
 import { createTestAgent } from "../../harness/agent.ts";
 import { countStatements } from "../../harness/counted-store.ts";
 import { FakeClock } from "../../harness/fake-clock.ts";
+import { testDialect } from "../../harness/store.ts";
 
 // On the clock of these stores each run is too young to have been steered by another process.
 
@@ -23,3 +25,32 @@ test("a run in a session that is kept takes at most thirteen statements", async 
   assert.equal((await agent.events(runId)).at(-1)?.type, "run.completed");
   assert.ok(statements.value <= 13, `${statements.value} statements`);
 });
+
+test(
+  "the changes of a run that one process begins and ends are written without reading the run",
+  { skip: testDialect !== "sqlite" },
+  async (t) => {
+    const prepared: string[] = [];
+    const { prepare } = DatabaseSync.prototype;
+    t.mock.method(DatabaseSync.prototype, "prepare", function (this: DatabaseSync, sql: string) {
+      prepared.push(sql);
+      return prepare.call(this, sql);
+    });
+    await using agent = await createTestAgent();
+    const { runId, sessionId } = await agent.submit("hi", { apiKey: "lena" });
+    await agent.events(runId);
+    const changes = await agent.store.read.selectFrom("changes").selectAll().orderBy("id").execute();
+    const about = { kind: "run", session_id: sessionId, source: "test" };
+    assert.deepEqual(
+      changes.map(({ type, ref, owner, actor, data }) => [type, ref, owner, actor, JSON.parse(data)]),
+      [
+        ["run.created", runId, "tester", "lena", { status: "running", ...about }],
+        ["run.updated", runId, "tester", null, { status: "completed", ...about }],
+      ],
+    );
+    assert.deepEqual(
+      prepared.filter((sql) => /\bjoin runs\b/.test(sql)),
+      [],
+    );
+  },
+);
