@@ -59,12 +59,15 @@ if (unknown !== undefined || !Number.isInteger(runs) || runs < 1) {
   console.error(`${problem}. The benches are ${Object.keys(benches).join(", ")}.`);
   process.exit(1);
 }
+const committed = await readFigures();
 const measured: Record<string, BenchFigures> = {};
 for (const name of names) {
   console.error(`${name} ...`);
   const bench = await benches[name]?.();
-  if (bench) measured[name] = await measure(bench.run, runs);
+  if (!bench) continue;
+  measured[name] = await measure(bench.run, runs);
+  // After each bench: all of them take most of an hour, and a run that is stopped keeps what it has.
+  if (options.report) await writeReport(measured);
 }
 printRows(Object.values(measured).flatMap(({ rows }) => rows));
-if (options.compare) console.log(compareFigures(await readFigures(), measured).join("\n"));
-if (options.report) await writeReport(measured);
+if (options.compare) console.log(compareFigures(committed, measured).join("\n"));
