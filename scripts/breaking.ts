@@ -1,15 +1,24 @@
-/** `npm run breaking -- <base> [revision folder]`: fails when a client of `base` would break. */
+/**
+ * `npm run breaking -- [base] [revision folder]`: fails when a client of `base` would break. Without a base: the newest
+ * release, a tag such as v1.2.3. Nobody relies on what was never released.
+ */
 import { join } from "node:path";
 import process from "node:process";
-import { compareSpecs } from "./lib/breaking.ts";
+import { compareSpecs, newestRelease } from "./lib/breaking.ts";
 import { SpecError } from "./lib/document.ts";
 import { repository } from "./lib/redocly.ts";
 
-const [base, revisionFolder = join(repository, "generated/specs")] = process.argv.slice(2);
+const [named, revisionFolder = join(repository, "generated/specs")] = process.argv.slice(2);
 
 try {
-  if (base === undefined)
-    throw new SpecError(["usage: npm run breaking -- <folder of bundles | git revision>"]);
+  const base = named ?? (await newestRelease(repository));
+  if (base === undefined) {
+    console.log(
+      "Nothing was released yet: there is no tag such as v1.2.3, so no client can break. " +
+        "To compare with another version: npm run breaking -- <folder of bundles | git revision>",
+    );
+    process.exit();
+  }
   const comparisons = await compareSpecs({ base, revisionFolder });
   for (const { report } of comparisons.filter(({ result }) => result !== "absent"))
     console.log(`${report}\n`);

@@ -3816,6 +3816,29 @@ export const schemas: SchemaMap = {
       has_more: { type: "boolean" },
     },
   },
+  RouteSignatureBody: {
+    type: "object",
+    additionalProperties: false,
+    properties: {
+      header: { type: ["string", "null"], maxLength: 64 },
+      prefix: { type: ["string", "null"], maxLength: 100 },
+      encoding: { type: ["string", "null"], maxLength: 64 },
+      algorithm: { type: ["string", "null"], maxLength: 64 },
+      signed: { type: ["string", "null"], maxLength: 200 },
+      timestamp_header: { type: ["string", "null"], maxLength: 64 },
+      timestamp_prefix: { type: ["string", "null"], maxLength: 100 },
+      url: { type: ["string", "null"], maxLength: 2000 },
+    },
+  },
+  RouteCoalesceBody: {
+    type: "object",
+    additionalProperties: false,
+    properties: {
+      key: { type: ["string", "null"], maxLength: 500 },
+      window_seconds: { type: ["number", "null"] },
+      max_wait_seconds: { type: ["number", "null"] },
+    },
+  },
   CreateRouteBody: {
     type: "object",
     required: ["name"],
@@ -3828,7 +3851,7 @@ export const schemas: SchemaMap = {
       events: { type: ["array", "null"], maxItems: 200, items: { type: "string", minLength: 1 } },
       auth: { type: ["string", "null"], maxLength: 64 },
       scheme: { type: ["string", "null"], maxLength: 64 },
-      signature: { type: ["object", "null"], additionalProperties: true },
+      signature: { oneOf: [{ $ref: "#/components/schemas/RouteSignatureBody" }, { type: "null" }] },
       verify_token: { type: ["string", "null"], minLength: 1, maxLength: 500 },
       tolerance_seconds: { type: ["integer", "null"], minimum: 1, maximum: 900 },
       prompt: { type: ["string", "null"], maxLength: 100000 },
@@ -3844,7 +3867,7 @@ export const schemas: SchemaMap = {
       on_failure: { type: ["string", "null"], maxLength: 64 },
       trusts_sender: { type: ["boolean", "null"] },
       max_concurrent: { type: ["integer", "null"], minimum: 1, maximum: 1000 },
-      coalesce: { type: ["object", "null"], additionalProperties: true },
+      coalesce: { oneOf: [{ $ref: "#/components/schemas/RouteCoalesceBody" }, { type: "null" }] },
     },
   },
   DeletedRoute: {
@@ -3861,7 +3884,7 @@ export const schemas: SchemaMap = {
       events: { type: ["array", "null"], maxItems: 200, items: { type: "string", minLength: 1 } },
       auth: { type: ["string", "null"], maxLength: 64 },
       scheme: { type: ["string", "null"], maxLength: 64 },
-      signature: { type: ["object", "null"], additionalProperties: true },
+      signature: { oneOf: [{ $ref: "#/components/schemas/RouteSignatureBody" }, { type: "null" }] },
       verify_token: { type: ["string", "null"], minLength: 1, maxLength: 500 },
       tolerance_seconds: { type: ["integer", "null"], minimum: 1, maximum: 900 },
       prompt: { type: ["string", "null"], maxLength: 100000 },
@@ -3877,7 +3900,7 @@ export const schemas: SchemaMap = {
       on_failure: { type: ["string", "null"], maxLength: 64 },
       trusts_sender: { type: ["boolean", "null"] },
       max_concurrent: { type: ["integer", "null"], minimum: 1, maximum: 1000 },
-      coalesce: { type: ["object", "null"], additionalProperties: true },
+      coalesce: { oneOf: [{ $ref: "#/components/schemas/RouteCoalesceBody" }, { type: "null" }] },
     },
   },
   RotateRouteSecretBody: {
@@ -5135,6 +5158,8 @@ export interface SchemaTypes {
   RouteSecret: T.RouteSecret;
   Route: T.Route;
   RouteList: T.RouteList;
+  RouteSignatureBody: T.RouteSignatureBody;
+  RouteCoalesceBody: T.RouteCoalesceBody;
   CreateRouteBody: T.CreateRouteBody;
   DeletedRoute: T.DeletedRoute;
   UpdateRouteBody: T.UpdateRouteBody;

@@ -47,7 +47,7 @@ export interface Operations {
   };
   /** Get a stored response */
   getResponse: {
-    request: { readonly path: NonNullable<T.GetResponseData["path"]>; readonly query: NonNullable<T.GetResponseData["query"]> };
+    request: { readonly path: NonNullable<T.GetResponseData["path"]>; readonly query: NonNullable<T.GetResponseData["query"]>; readonly headers: LowercaseKeys<NonNullable<T.GetResponseData["headers"]>> };
     response:
       | { readonly status: 200; readonly headers?: { readonly "x-agent-run-id"?: string; readonly "x-agent-session-id"?: string }; readonly body: T.GetResponseResponses[200] }
       | { readonly status: 200; readonly headers?: { readonly "x-agent-run-id"?: string; readonly "x-agent-session-id"?: string }; readonly stream: AsyncIterable<SseMessage<T.ResponseStreamEvent>> }
@@ -61,7 +61,7 @@ export interface Operations {
   };
   /** Delete a stored response */
   deleteResponse: {
-    request: { readonly path: NonNullable<T.DeleteResponseData["path"]> };
+    request: { readonly path: NonNullable<T.DeleteResponseData["path"]>; readonly headers: LowercaseKeys<NonNullable<T.DeleteResponseData["headers"]>> };
     response:
       | { readonly status: 200; readonly body: T.DeleteResponseResponses[200] }
       | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.DeleteResponseErrors[401] }
@@ -72,7 +72,7 @@ export interface Operations {
   };
   /** Cancel a response in progress */
   cancelResponse: {
-    request: { readonly path: NonNullable<T.CancelResponseData["path"]> };
+    request: { readonly path: NonNullable<T.CancelResponseData["path"]>; readonly headers: LowercaseKeys<NonNullable<T.CancelResponseData["headers"]>> };
     response:
       | { readonly status: 200; readonly body: T.CancelResponseResponses[200] }
       | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.CancelResponseErrors[401] }
@@ -84,7 +84,7 @@ export interface Operations {
   };
   /** List the input items of a response */
   listResponseInputItems: {
-    request: { readonly path: NonNullable<T.ListResponseInputItemsData["path"]>; readonly query: WithDefaults<NonNullable<T.ListResponseInputItemsData["query"]>, "limit" | "order"> };
+    request: { readonly path: NonNullable<T.ListResponseInputItemsData["path"]>; readonly query: WithDefaults<NonNullable<T.ListResponseInputItemsData["query"]>, "limit" | "order">; readonly headers: LowercaseKeys<NonNullable<T.ListResponseInputItemsData["headers"]>> };
     response:
       | { readonly status: 200; readonly body: T.ListResponseInputItemsResponses[200] }
       | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListResponseInputItemsErrors[400] }
@@ -123,7 +123,7 @@ export interface Operations {
   };
   /** Get a run */
   getRun: {
-    request: { readonly path: NonNullable<T.GetRunData["path"]>; readonly query: NonNullable<T.GetRunData["query"]> };
+    request: { readonly path: NonNullable<T.GetRunData["path"]>; readonly query: NonNullable<T.GetRunData["query"]>; readonly headers: LowercaseKeys<NonNullable<T.GetRunData["headers"]>> };
     response:
       | { readonly status: 200; readonly body: T.GetRunResponses[200] }
       | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetRunErrors[400] }
@@ -160,7 +160,7 @@ export interface Operations {
   };
   /** Answer a question of a run */
   resolveRunApproval: {
-    request: { readonly path: NonNullable<T.ResolveRunApprovalData["path"]>; readonly body: NonNullable<T.ResolveRunApprovalData["body"]> };
+    request: { readonly path: NonNullable<T.ResolveRunApprovalData["path"]>; readonly headers: LowercaseKeys<NonNullable<T.ResolveRunApprovalData["headers"]>>; readonly body: NonNullable<T.ResolveRunApprovalData["body"]> };
     response:
       | { readonly status: 200; readonly body: T.ResolveRunApprovalResponses[200] }
       | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ResolveRunApprovalErrors[400] }
@@ -176,7 +176,7 @@ export interface Operations {
   };
   /** Steer a run */
   steerRun: {
-    request: { readonly path: NonNullable<T.SteerRunData["path"]>; readonly body: NonNullable<T.SteerRunData["body"]> };
+    request: { readonly path: NonNullable<T.SteerRunData["path"]>; readonly headers: LowercaseKeys<NonNullable<T.SteerRunData["headers"]>>; readonly body: NonNullable<T.SteerRunData["body"]> };
     response:
       | { readonly status: 200; readonly body: T.SteerRunResponses[200] }
       | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.SteerRunErrors[400] }
@@ -192,7 +192,7 @@ export interface Operations {
   };
   /** Stop a run */
   stopRun: {
-    request: { readonly path: NonNullable<T.StopRunData["path"]>; readonly body?: NonNullable<T.StopRunData["body"]> };
+    request: { readonly path: NonNullable<T.StopRunData["path"]>; readonly headers: LowercaseKeys<NonNullable<T.StopRunData["headers"]>>; readonly body?: NonNullable<T.StopRunData["body"]> };
     response:
       | { readonly status: 200; readonly body: T.StopRunResponses[200] }
       | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.StopRunErrors[400] }
@@ -1340,7 +1340,7 @@ export interface Operations {
   };
   /** Get the capabilities of the server */
   getCapabilities: {
-    request: {};
+    request: { readonly headers: LowercaseKeys<NonNullable<T.GetCapabilitiesData["headers"]>> };
     response:
       | { readonly status: 200; readonly body: T.GetCapabilitiesResponses[200] }
       | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.GetCapabilitiesErrors[401] }
@@ -1529,6 +1529,7 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
         "x-agent-model": "string",
         "x-agent-progress": "string",
         "idempotency-key": "string",
+        "x-agent-owner": "string",
       },
       defaults: {},
       schema: {
@@ -1545,6 +1546,7 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
           "x-agent-model": { type: "string" },
           "x-agent-progress": { type: "string" },
           "idempotency-key": { type: "string", minLength: 1, maxLength: 255, pattern: "^[\\x21-\\x7e]+$" },
+          "x-agent-owner": { type: "string", minLength: 1, maxLength: 64 },
         },
       },
     },
@@ -1670,6 +1672,7 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
         "x-agent-session-key": "string",
         "x-agent-model": "string",
         "idempotency-key": "string",
+        "x-agent-owner": "string",
       },
       defaults: {},
       schema: {
@@ -1685,6 +1688,7 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
           "x-agent-session-key": { type: "string", minLength: 1, maxLength: 256, pattern: "^[\\x20-\\x7e\\xa0-\\xff]*$" },
           "x-agent-model": { type: "string" },
           "idempotency-key": { type: "string", minLength: 1, maxLength: 255, pattern: "^[\\x21-\\x7e]+$" },
+          "x-agent-owner": { type: "string", minLength: 1, maxLength: 64 },
         },
       },
     },
@@ -1818,6 +1822,15 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
         properties: { stream: { type: "boolean" }, starting_after: { type: "integer", minimum: 0 } },
       },
     },
+    headers: {
+      coerce: { "x-agent-owner": "string" },
+      defaults: {},
+      schema: {
+        type: "object",
+        required: [],
+        properties: { "x-agent-owner": { type: "string", minLength: 1, maxLength: 64 } },
+      },
+    },
     sse: { event: "type", terminator: "[DONE]" },
     responses: {
       "200": {
@@ -1866,6 +1879,15 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
       defaults: {},
       schema: { type: "object", required: ["response_id"], properties: { response_id: { type: "string" } } },
     },
+    headers: {
+      coerce: { "x-agent-owner": "string" },
+      defaults: {},
+      schema: {
+        type: "object",
+        required: [],
+        properties: { "x-agent-owner": { type: "string", minLength: 1, maxLength: 64 } },
+      },
+    },
     responses: {
       "200": { json: { $ref: "#/components/schemas/DeletedResponse" }, headers: ["x-request-id", "traceparent"] },
       "401": {
@@ -1900,6 +1922,15 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
       coerce: { response_id: "string" },
       defaults: {},
       schema: { type: "object", required: ["response_id"], properties: { response_id: { type: "string" } } },
+    },
+    headers: {
+      coerce: { "x-agent-owner": "string" },
+      defaults: {},
+      schema: {
+        type: "object",
+        required: [],
+        properties: { "x-agent-owner": { type: "string", minLength: 1, maxLength: 64 } },
+      },
     },
     responses: {
       "200": { json: { $ref: "#/components/schemas/ResponseObject" }, headers: ["x-request-id", "traceparent"] },
@@ -1951,6 +1982,15 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
           order: { type: "string", enum: ["asc", "desc"] },
           after: { type: "string", maxLength: 256 },
         },
+      },
+    },
+    headers: {
+      coerce: { "x-agent-owner": "string" },
+      defaults: {},
+      schema: {
+        type: "object",
+        required: [],
+        properties: { "x-agent-owner": { type: "string", minLength: 1, maxLength: 64 } },
       },
     },
     responses: {
@@ -2071,6 +2111,7 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
         "x-agent-session-key": "string",
         "x-agent-model": "string",
         "idempotency-key": "string",
+        "x-agent-owner": "string",
       },
       defaults: {},
       schema: {
@@ -2086,6 +2127,7 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
           "x-agent-session-key": { type: "string", minLength: 1, maxLength: 256, pattern: "^[\\x20-\\x7e\\xa0-\\xff]*$" },
           "x-agent-model": { type: "string" },
           "idempotency-key": { type: "string", minLength: 1, maxLength: 255, pattern: "^[\\x21-\\x7e]+$" },
+          "x-agent-owner": { type: "string", minLength: 1, maxLength: 64 },
         },
       },
     },
@@ -2162,6 +2204,15 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
       defaults: {},
       schema: { type: "object", required: [], properties: { wait: { type: "number", minimum: 0, maximum: 60 } } },
     },
+    headers: {
+      coerce: { "x-agent-owner": "string" },
+      defaults: {},
+      schema: {
+        type: "object",
+        required: [],
+        properties: { "x-agent-owner": { type: "string", minLength: 1, maxLength: 64 } },
+      },
+    },
     responses: {
       "200": { json: { $ref: "#/components/schemas/Run" }, headers: ["x-request-id", "traceparent"] },
       "400": {
@@ -2207,9 +2258,16 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
       schema: { type: "object", required: [], properties: { after: { type: "string", maxLength: 32 } } },
     },
     headers: {
-      coerce: { "last-event-id": "string" },
+      coerce: { "last-event-id": "string", "x-agent-owner": "string" },
       defaults: {},
-      schema: { type: "object", required: [], properties: { "last-event-id": { type: "string", maxLength: 32 } } },
+      schema: {
+        type: "object",
+        required: [],
+        properties: {
+          "last-event-id": { type: "string", maxLength: 32 },
+          "x-agent-owner": { type: "string", minLength: 1, maxLength: 64 },
+        },
+      },
     },
     sse: { id: "seq", event: "event", terminator: "close" },
     responses: {
@@ -2316,6 +2374,15 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
       defaults: {},
       schema: { type: "object", required: ["run_id"], properties: { run_id: { type: "string" } } },
     },
+    headers: {
+      coerce: { "x-agent-owner": "string" },
+      defaults: {},
+      schema: {
+        type: "object",
+        required: [],
+        properties: { "x-agent-owner": { type: "string", minLength: 1, maxLength: 64 } },
+      },
+    },
     body: { required: true, schema: { $ref: "#/components/schemas/ApprovalBody" } },
     responses: {
       "200": { json: { $ref: "#/components/schemas/ApprovalResult" }, headers: ["x-request-id", "traceparent"] },
@@ -2372,6 +2439,15 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
       defaults: {},
       schema: { type: "object", required: ["run_id"], properties: { run_id: { type: "string" } } },
     },
+    headers: {
+      coerce: { "x-agent-owner": "string" },
+      defaults: {},
+      schema: {
+        type: "object",
+        required: [],
+        properties: { "x-agent-owner": { type: "string", minLength: 1, maxLength: 64 } },
+      },
+    },
     body: { required: true, schema: { $ref: "#/components/schemas/SteerBody" } },
     responses: {
       "200": { json: { $ref: "#/components/schemas/SteerResult" }, headers: ["x-request-id", "traceparent"] },
@@ -2427,6 +2503,15 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
       coerce: { run_id: "string" },
       defaults: {},
       schema: { type: "object", required: ["run_id"], properties: { run_id: { type: "string" } } },
+    },
+    headers: {
+      coerce: { "x-agent-owner": "string" },
+      defaults: {},
+      schema: {
+        type: "object",
+        required: [],
+        properties: { "x-agent-owner": { type: "string", minLength: 1, maxLength: 64 } },
+      },
     },
     body: { required: false, schema: { $ref: "#/components/schemas/StopBody" } },
     responses: {
@@ -7738,6 +7823,15 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
     route: "/v1/capabilities",
     tags: ["Meta"],
     security: [{ bearerAuth: [] }],
+    headers: {
+      coerce: { "x-agent-owner": "string" },
+      defaults: {},
+      schema: {
+        type: "object",
+        required: [],
+        properties: { "x-agent-owner": { type: "string", minLength: 1, maxLength: 64 } },
+      },
+    },
     responses: {
       "200": { json: { $ref: "#/components/schemas/Capabilities" }, headers: ["x-request-id", "traceparent"] },
       "401": {

@@ -527,8 +527,10 @@ td:empty{display:none}
 <li><a href="#schema-rotate-route-secret-body"><span>RotateRouteSecretBody</span></a></li>
 <li><a href="#schema-rotated-route-secret"><span>RotatedRouteSecret</span></a></li>
 <li><a href="#schema-route"><span>Route</span></a></li>
+<li><a href="#schema-route-coalesce-body"><span>RouteCoalesceBody</span></a></li>
 <li><a href="#schema-route-list"><span>RouteList</span></a></li>
 <li><a href="#schema-route-secret"><span>RouteSecret</span></a></li>
+<li><a href="#schema-route-signature-body"><span>RouteSignatureBody</span></a></li>
 <li><a href="#schema-route-source"><span>RouteSource</span></a></li>
 <li><a href="#schema-run"><span>Run</span></a></li>
 <li><a href="#schema-run-accepted"><span>RunAccepted</span></a></li>
@@ -681,6 +683,7 @@ td:empty{display:none}
 <tr><td><code>X-Agent-Model</code></td><td>header</td><td>string</td><td>Model of this request: <code>model</code> or <code>provider:model</code>. Takes precedence over the body. 1 to 256 characters.</td></tr>
 <tr><td><code>X-Agent-Progress</code></td><td>header</td><td>string</td><td>1 adds tool progress to the stream. Same as <code>stream_options.include_progress</code>.</td></tr>
 <tr><td><code>Idempotency-Key</code></td><td>header</td><td>string</td><td>1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or joins the first request while it is in progress. The same key with a different request returns 409. 1 to 255 characters; matches <code>^[\\x21-\\x7e]+$</code>.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whom the request acts for. The run belongs to that owner. 1 to 64 characters.</td></tr>
 </tbody>
 </table>
 </section>
@@ -790,6 +793,7 @@ td:empty{display:none}
 <tr><td><code>X-Agent-Session-Key</code></td><td>header</td><td>string</td><td>The client&#39;s name for the conversation, at most 256 characters. Continues the newest session with this key. 1 to 256 characters; matches <code>^[\\x20-\\x7e\\xa0-\\xff]*$</code>.</td></tr>
 <tr><td><code>X-Agent-Model</code></td><td>header</td><td>string</td><td>Model of this request: <code>model</code> or <code>provider:model</code>. Takes precedence over the body. 1 to 256 characters.</td></tr>
 <tr><td><code>Idempotency-Key</code></td><td>header</td><td>string</td><td>1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or joins the first request while it is in progress. The same key with a different request returns 409. 1 to 255 characters; matches <code>^[\\x21-\\x7e]+$</code>.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whom the request acts for. The run belongs to that owner. 1 to 64 characters.</td></tr>
 </tbody>
 </table>
 </section>
@@ -907,6 +911,7 @@ td:empty{display:none}
 <tr><td><code>response_id</code></td><td>path</td><td>string</td><td>Required.</td></tr>
 <tr><td><code>stream</code></td><td>query</td><td>boolean</td><td></td></tr>
 <tr><td><code>starting_after</code></td><td>query</td><td>integer</td><td><code>sequence_number</code> of the last event already received. Only with <code>stream=true</code>. At least 0.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whom the request acts for. The run belongs to that owner. 1 to 64 characters.</td></tr>
 </tbody>
 </table>
 </section>
@@ -975,6 +980,7 @@ td:empty{display:none}
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
 <tr><td><code>response_id</code></td><td>path</td><td>string</td><td>Required.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whom the request acts for. The run belongs to that owner. 1 to 64 characters.</td></tr>
 </tbody>
 </table>
 </section>
@@ -1007,6 +1013,7 @@ td:empty{display:none}
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
 <tr><td><code>response_id</code></td><td>path</td><td>string</td><td>Required.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whom the request acts for. The run belongs to that owner. 1 to 64 characters.</td></tr>
 </tbody>
 </table>
 </section>
@@ -1041,6 +1048,7 @@ td:empty{display:none}
 <tr><td><code>limit</code></td><td>query</td><td>integer</td><td>1 to 100; default <code>20</code>.</td></tr>
 <tr><td><code>order</code></td><td>query</td><td><code>&quot;asc&quot;</code> or <code>&quot;desc&quot;</code></td><td>Default <code>&quot;desc&quot;</code>.</td></tr>
 <tr><td><code>after</code></td><td>query</td><td>string</td><td>Id of the last item already received. At most 256 characters.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whom the request acts for. The run belongs to that owner. 1 to 64 characters.</td></tr>
 </tbody>
 </table>
 </section>
@@ -1124,6 +1132,7 @@ td:empty{display:none}
 <tr><td><code>X-Agent-Session-Key</code></td><td>header</td><td>string</td><td>The client&#39;s name for the conversation, at most 256 characters. Continues the newest session with this key. 1 to 256 characters; matches <code>^[\\x20-\\x7e\\xa0-\\xff]*$</code>.</td></tr>
 <tr><td><code>X-Agent-Model</code></td><td>header</td><td>string</td><td>Model of this request: <code>model</code> or <code>provider:model</code>. Takes precedence over the body. 1 to 256 characters.</td></tr>
 <tr><td><code>Idempotency-Key</code></td><td>header</td><td>string</td><td>1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or joins the first request while it is in progress. The same key with a different request returns 409. 1 to 255 characters; matches <code>^[\\x21-\\x7e]+$</code>.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whom the request acts for. The run belongs to that owner. 1 to 64 characters.</td></tr>
 </tbody>
 </table>
 </section>
@@ -1184,6 +1193,7 @@ td:empty{display:none}
 <tbody>
 <tr><td><code>run_id</code></td><td>path</td><td>string</td><td>Required.</td></tr>
 <tr><td><code>wait</code></td><td>query</td><td>number</td><td>In seconds. 0 to 60.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whom the request acts for. The run belongs to that owner. 1 to 64 characters.</td></tr>
 </tbody>
 </table>
 </section>
@@ -1218,6 +1228,7 @@ td:empty{display:none}
 <tr><td><code>run_id</code></td><td>path</td><td>string</td><td>Required.</td></tr>
 <tr><td><code>after</code></td><td>query</td><td>string</td><td>Number of the last event already received. At most 32 characters.</td></tr>
 <tr><td><code>Last-Event-ID</code></td><td>header</td><td>string</td><td>Number of the last event already received. At most 32 characters.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whom the request acts for. The run belongs to that owner. 1 to 64 characters.</td></tr>
 </tbody>
 </table>
 </section>
@@ -1337,6 +1348,7 @@ td:empty{display:none}
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
 <tr><td><code>run_id</code></td><td>path</td><td>string</td><td>Required.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whom the request acts for. The run belongs to that owner. 1 to 64 characters.</td></tr>
 </tbody>
 </table>
 </section>
@@ -1389,6 +1401,7 @@ td:empty{display:none}
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
 <tr><td><code>run_id</code></td><td>path</td><td>string</td><td>Required.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whom the request acts for. The run belongs to that owner. 1 to 64 characters.</td></tr>
 </tbody>
 </table>
 </section>
@@ -1438,6 +1451,7 @@ td:empty{display:none}
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
 <tr><td><code>run_id</code></td><td>path</td><td>string</td><td>Required.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whom the request acts for. The run belongs to that owner. 1 to 64 characters.</td></tr>
 </tbody>
 </table>
 </section>
@@ -3461,7 +3475,7 @@ td:empty{display:none}
 <tr><td><code>events</code></td><td>array of string or null</td><td>Event types to accept. Empty: all. At most 200 items; each not empty.</td></tr>
 <tr><td><code>auth</code></td><td>string or null</td><td>signature, bearer, basic or path. At most 64 characters.</td></tr>
 <tr><td><code>scheme</code></td><td>string or null</td><td>How the service signs. At most 64 characters.</td></tr>
-<tr><td><code>signature</code></td><td>object or null</td><td></td></tr>
+<tr><td><code>signature</code></td><td><a href="#schema-route-signature-body">RouteSignatureBody</a> or null</td><td></td></tr>
 <tr><td><code>verify_token</code></td><td>string or null</td><td>Never shown again. 1 to 500 characters.</td></tr>
 <tr><td><code>tolerance_seconds</code></td><td>integer or null</td><td>1 to 900.</td></tr>
 <tr><td><code>prompt</code></td><td>string or null</td><td>Template with {fields} of the payload. At most 100000 characters.</td></tr>
@@ -3477,7 +3491,7 @@ td:empty{display:none}
 <tr><td><code>on_failure</code></td><td>string or null</td><td>notice or silent. At most 64 characters.</td></tr>
 <tr><td><code>trusts_sender</code></td><td>boolean or null</td><td></td></tr>
 <tr><td><code>max_concurrent</code></td><td>integer or null</td><td>1 to 1000.</td></tr>
-<tr><td><code>coalesce</code></td><td>object or null</td><td></td></tr>
+<tr><td><code>coalesce</code></td><td><a href="#schema-route-coalesce-body">RouteCoalesceBody</a> or null</td><td></td></tr>
 </tbody>
 </table>
 <p>Other fields are refused.</p>
@@ -3608,7 +3622,7 @@ td:empty{display:none}
 <tr><td><code>events</code></td><td>array of string or null</td><td>Event types to accept. Empty: all. At most 200 items; each not empty.</td></tr>
 <tr><td><code>auth</code></td><td>string or null</td><td>signature, bearer, basic or path. At most 64 characters.</td></tr>
 <tr><td><code>scheme</code></td><td>string or null</td><td>How the service signs. At most 64 characters.</td></tr>
-<tr><td><code>signature</code></td><td>object or null</td><td></td></tr>
+<tr><td><code>signature</code></td><td><a href="#schema-route-signature-body">RouteSignatureBody</a> or null</td><td></td></tr>
 <tr><td><code>verify_token</code></td><td>string or null</td><td>Never shown again. 1 to 500 characters.</td></tr>
 <tr><td><code>tolerance_seconds</code></td><td>integer or null</td><td>1 to 900.</td></tr>
 <tr><td><code>prompt</code></td><td>string or null</td><td>Template with {fields} of the payload. At most 100000 characters.</td></tr>
@@ -3624,7 +3638,7 @@ td:empty{display:none}
 <tr><td><code>on_failure</code></td><td>string or null</td><td>notice or silent. At most 64 characters.</td></tr>
 <tr><td><code>trusts_sender</code></td><td>boolean or null</td><td></td></tr>
 <tr><td><code>max_concurrent</code></td><td>integer or null</td><td>1 to 1000.</td></tr>
-<tr><td><code>coalesce</code></td><td>object or null</td><td></td></tr>
+<tr><td><code>coalesce</code></td><td><a href="#schema-route-coalesce-body">RouteCoalesceBody</a> or null</td><td></td></tr>
 </tbody>
 </table>
 <p>Other fields are refused.</p>
@@ -5205,6 +5219,15 @@ td:empty{display:none}
 <h3><a href="#operation-get-capabilities"><b class="badge get">GET</b> <code>/v1/capabilities</code></a></h3>
 <p>Get the capabilities of the server</p>
 <p>Operation <code>getCapabilities</code>. Needs a key.</p>
+<section id="operation-get-capabilities-parameters">
+<h4><a href="#operation-get-capabilities-parameters">Parameters</a></h4>
+<table class="c4">
+<thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whom the request acts for. The run belongs to that owner. 1 to 64 characters.</td></tr>
+</tbody>
+</table>
+</section>
 <section id="operation-get-capabilities-responses">
 <h4><a href="#operation-get-capabilities-responses">Responses</a></h4>
 <table class="c3 status">
@@ -6914,7 +6937,7 @@ td:empty{display:none}
 <tr><td><code>events</code></td><td>array of string or null</td><td>Event types to accept. Empty: all. At most 200 items; each not empty.</td></tr>
 <tr><td><code>auth</code></td><td>string or null</td><td>signature, bearer, basic or path. At most 64 characters.</td></tr>
 <tr><td><code>scheme</code></td><td>string or null</td><td>How the service signs. At most 64 characters.</td></tr>
-<tr><td><code>signature</code></td><td>object or null</td><td></td></tr>
+<tr><td><code>signature</code></td><td><a href="#schema-route-signature-body">RouteSignatureBody</a> or null</td><td></td></tr>
 <tr><td><code>verify_token</code></td><td>string or null</td><td>Never shown again. 1 to 500 characters.</td></tr>
 <tr><td><code>tolerance_seconds</code></td><td>integer or null</td><td>1 to 900.</td></tr>
 <tr><td><code>prompt</code></td><td>string or null</td><td>Template with {fields} of the payload. At most 100000 characters.</td></tr>
@@ -6930,7 +6953,7 @@ td:empty{display:none}
 <tr><td><code>on_failure</code></td><td>string or null</td><td>notice or silent. At most 64 characters.</td></tr>
 <tr><td><code>trusts_sender</code></td><td>boolean or null</td><td></td></tr>
 <tr><td><code>max_concurrent</code></td><td>integer or null</td><td>1 to 1000.</td></tr>
-<tr><td><code>coalesce</code></td><td>object or null</td><td></td></tr>
+<tr><td><code>coalesce</code></td><td><a href="#schema-route-coalesce-body">RouteCoalesceBody</a> or null</td><td></td></tr>
 </tbody>
 </table>
 <p>Other fields are refused.</p>
@@ -9268,6 +9291,19 @@ td:empty{display:none}
 </tbody>
 </table>
 </section>
+<section id="schema-route-coalesce-body" class="entry">
+<h3><a href="#schema-route-coalesce-body">RouteCoalesceBody</a></h3>
+<p>As WebhookCoalesceConfig: handle only the newest of several events. null: the default.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>key</code></td><td>string or null</td><td>Grouping key, a text with {fields}. Required. At most 500 characters.</td></tr>
+<tr><td><code>window_seconds</code></td><td>number or null</td><td>1 to 3600: quiet time that ends a group.</td></tr>
+<tr><td><code>max_wait_seconds</code></td><td>number or null</td><td>1 to 86400: maximum delay of the first event in a group.</td></tr>
+</tbody>
+</table>
+<p>Other fields are refused.</p>
+</section>
 <section id="schema-route-list" class="entry">
 <h3><a href="#schema-route-list">RouteList</a></h3>
 <table class="c3">
@@ -9292,6 +9328,24 @@ td:empty{display:none}
 <tr><td><code>expires_at</code></td><td>number or null</td><td>Required. Unix time in seconds. Null: never.</td></tr>
 </tbody>
 </table>
+</section>
+<section id="schema-route-signature-body" class="entry">
+<h3><a href="#schema-route-signature-body">RouteSignatureBody</a></h3>
+<p>As WebhookSignatureConfig: where a signature is and what it covers. null: the default.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>header</code></td><td>string or null</td><td>Header with the signature. At most 64 characters.</td></tr>
+<tr><td><code>prefix</code></td><td>string or null</td><td>Text before the signature, such as <code>sha256=</code>. At most 100 characters.</td></tr>
+<tr><td><code>encoding</code></td><td>string or null</td><td>hex or base64. At most 64 characters.</td></tr>
+<tr><td><code>algorithm</code></td><td>string or null</td><td>sha256 or sha512. At most 64 characters.</td></tr>
+<tr><td><code>signed</code></td><td>string or null</td><td>Signed text with {body}, {timestamp} and {url}. At most 200 characters.</td></tr>
+<tr><td><code>timestamp_header</code></td><td>string or null</td><td>Header with the time. At most 64 characters.</td></tr>
+<tr><td><code>timestamp_prefix</code></td><td>string or null</td><td>Text before the time inside the signature header. At most 100 characters.</td></tr>
+<tr><td><code>url</code></td><td>string or null</td><td>The URL of the route as the service knows it. At most 2000 characters.</td></tr>
+</tbody>
+</table>
+<p>Other fields are refused.</p>
 </section>
 <section id="schema-route-source" class="entry">
 <h3><a href="#schema-route-source">RouteSource</a></h3>
@@ -10661,7 +10715,7 @@ td:empty{display:none}
 <tr><td><code>events</code></td><td>array of string or null</td><td>Event types to accept. Empty: all. At most 200 items; each not empty.</td></tr>
 <tr><td><code>auth</code></td><td>string or null</td><td>signature, bearer, basic or path. At most 64 characters.</td></tr>
 <tr><td><code>scheme</code></td><td>string or null</td><td>How the service signs. At most 64 characters.</td></tr>
-<tr><td><code>signature</code></td><td>object or null</td><td></td></tr>
+<tr><td><code>signature</code></td><td><a href="#schema-route-signature-body">RouteSignatureBody</a> or null</td><td></td></tr>
 <tr><td><code>verify_token</code></td><td>string or null</td><td>Never shown again. 1 to 500 characters.</td></tr>
 <tr><td><code>tolerance_seconds</code></td><td>integer or null</td><td>1 to 900.</td></tr>
 <tr><td><code>prompt</code></td><td>string or null</td><td>Template with {fields} of the payload. At most 100000 characters.</td></tr>
@@ -10677,7 +10731,7 @@ td:empty{display:none}
 <tr><td><code>on_failure</code></td><td>string or null</td><td>notice or silent. At most 64 characters.</td></tr>
 <tr><td><code>trusts_sender</code></td><td>boolean or null</td><td></td></tr>
 <tr><td><code>max_concurrent</code></td><td>integer or null</td><td>1 to 1000.</td></tr>
-<tr><td><code>coalesce</code></td><td>object or null</td><td></td></tr>
+<tr><td><code>coalesce</code></td><td><a href="#schema-route-coalesce-body">RouteCoalesceBody</a> or null</td><td></td></tr>
 </tbody>
 </table>
 <p>Other fields are refused.</p>

@@ -93,6 +93,13 @@ async function versionOf(file: string): Promise<string> {
   return ((await readJson(file)) as BundledDocument).info.version;
 }
 
+/** Returns the tag of the newest release before the current commit of a repository. */
+export async function newestRelease(folder: string): Promise<string | undefined> {
+  const words = ["describe", "--tags", "--abbrev=0", "--match", "v[0-9]*"];
+  const { stdout } = await run("git", words, { cwd: folder }).catch(() => ({ stdout: "" }));
+  return stdout.trim() || undefined;
+}
+
 /** Whether clients of `before` cannot expect `now` to be compatible (Semantic Versioning 2.0.0, 4 and 8). */
 export function announcesBreaking(before: string, now: string): boolean {
   const [oldMajor = 0, oldMinor = 0] = before.split(".").map(Number);

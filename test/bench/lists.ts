@@ -1,5 +1,6 @@
 import { performance } from "node:perf_hooks";
 import process from "node:process";
+import type { OperationId } from "../../generated/http/server.gen.ts";
 import { cursorBehind } from "../../src/agent/session/session.ts";
 import { rawTx } from "../../src/store/tx/tx.ts";
 import { addMessage } from "../harness/outbox.ts";
@@ -21,6 +22,7 @@ const FIRST_MS = 1_700_000_000_000;
 
 /** A list, and the table whose rows it shows: `row` is copied, with other values in the columns of `differs`. */
 interface List {
+  readonly operation: OperationId;
   readonly name: string;
   readonly path: string;
   readonly table: string;
@@ -36,8 +38,9 @@ const id = (prefix: string) => `'${prefix}_01j0000000' || cast(${FIRST_NUMBER} +
 const behindId = (prefix: string) => (n: number) => `${prefix}_01j0000000${FIRST_NUMBER + n}`;
 const time = `${FIRST_MS} + n`;
 
-const lists: readonly List[] = [
+export const lists: readonly List[] = [
   {
+    operation: "listSessions",
     name: "sessions",
     path: "/v1/sessions",
     table: "sessions",
@@ -46,6 +49,7 @@ const lists: readonly List[] = [
     behind: (n) => cursorBehind(FIRST_MS + n, behindId("s")(n)),
   },
   {
+    operation: "listSessionMessages",
     name: "messages of a session",
     path: "/v1/sessions/s/messages?order=asc",
     table: "messages",
@@ -54,6 +58,7 @@ const lists: readonly List[] = [
     behind: (n) => String(n + 10),
   },
   {
+    operation: "listRuns",
     name: "runs",
     path: "/v1/runs",
     table: "runs",
@@ -62,6 +67,7 @@ const lists: readonly List[] = [
     behind: behindId("run"),
   },
   {
+    operation: "listQuestions",
     name: "answered questions",
     path: "/v1/questions?status=answered",
     table: "questions",
@@ -70,6 +76,7 @@ const lists: readonly List[] = [
     behind: behindId("ask"),
   },
   {
+    operation: "listDeliveries",
     name: "webhook deliveries",
     path: "/v1/webhooks/deliveries",
     table: "deliveries",
@@ -78,6 +85,7 @@ const lists: readonly List[] = [
     behind: behindId("dlv"),
   },
   {
+    operation: "listOccurrences",
     name: "occurrences",
     path: "/v1/occurrences",
     table: "occurrences",
@@ -86,6 +94,7 @@ const lists: readonly List[] = [
     behind: behindId("occ"),
   },
   {
+    operation: "listMessages",
     name: "messages",
     path: "/v1/outbox",
     table: "outbox",
@@ -94,6 +103,7 @@ const lists: readonly List[] = [
     behind: behindId("out"),
   },
   {
+    operation: "streamEvents",
     name: "events of the feed",
     path: "/v1/events",
     table: "changes",
@@ -102,6 +112,28 @@ const lists: readonly List[] = [
     behind: (n, first) => first.replace(/\d+$/, String(n + 1_000)),
   },
 ];
+
+/** Why a list cannot have a million rows, so that no row measures it. */
+export const bounded: Partial<Record<OperationId, string>> = {
+  listResponseInputItems: "the input of one request, which limits.max_body_bytes bounds",
+  listJobs: "jobs have a limit",
+  listJobTimes: "computed from a schedule, up to the limit of the page",
+  getUsage: "one row for each day, model and so on, of the days that are asked for",
+  listBudgets: "two for the owner, and one for each key",
+  listPrices: "the models of the configuration",
+  listProviders: "the configuration",
+  listSkills: "folders, which have a limit",
+  listToolsets: "part of the program, and the servers of the configuration",
+  listTools: "part of the program, and the servers of the configuration",
+  listMcpServers: "the configuration",
+  listPlatforms: "part of the program",
+  listVariables: "one file",
+  listKeys: "people make them by hand",
+  listGrants: "people give them by hand",
+  listLogs: "a ring in memory",
+  listRoutes: "one file, and the configuration",
+  listConsoleSessions: "sign-ins of people, which expire",
+};
 
 /** What a page of each list costs among a million rows, by one among a thousand. */
 export async function run(): Promise<readonly BenchRow[]> {

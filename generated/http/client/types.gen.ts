@@ -5528,6 +5528,66 @@ export type RouteList = {
 };
 
 /**
+ * RouteSignatureBody
+ *
+ * As WebhookSignatureConfig: where a signature is and what it covers. null: the default.
+ */
+export type RouteSignatureBody = {
+    /**
+     * Header with the signature.
+     */
+    header?: string | null;
+    /**
+     * Text before the signature, such as `sha256=`.
+     */
+    prefix?: string | null;
+    /**
+     * hex or base64.
+     */
+    encoding?: string | null;
+    /**
+     * sha256 or sha512.
+     */
+    algorithm?: string | null;
+    /**
+     * Signed text with {body}, {timestamp} and {url}.
+     */
+    signed?: string | null;
+    /**
+     * Header with the time.
+     */
+    timestamp_header?: string | null;
+    /**
+     * Text before the time inside the signature header.
+     */
+    timestamp_prefix?: string | null;
+    /**
+     * The URL of the route as the service knows it.
+     */
+    url?: string | null;
+};
+
+/**
+ * RouteCoalesceBody
+ *
+ * As WebhookCoalesceConfig: handle only the newest of several events. null: the default.
+ */
+export type RouteCoalesceBody = {
+    /**
+     * Grouping key, a text with {fields}. Required.
+     */
+    key?: string | null;
+    /**
+     * 1 to 3600: quiet time that ends a group.
+     */
+    window_seconds?: number | null;
+    /**
+     * 1 to 86400: maximum delay of the first event in a group.
+     */
+    max_wait_seconds?: number | null;
+};
+
+/**
  * CreateRouteBody
  *
  * A name and the fields of WebhookRouteConfig; null is the default. toolsets, trusts_sender, in_file in filters and the secret INSECURE_NO_AUTH require the scope admin.
@@ -5555,9 +5615,7 @@ export type CreateRouteBody = {
      * How the service signs.
      */
     scheme?: string | null;
-    signature?: {
-        [key: string]: unknown;
-    } | null;
+    signature?: RouteSignatureBody | null;
     /**
      * Never shown again.
      */
@@ -5589,9 +5647,7 @@ export type CreateRouteBody = {
     on_failure?: string | null;
     trusts_sender?: boolean | null;
     max_concurrent?: number | null;
-    coalesce?: {
-        [key: string]: unknown;
-    } | null;
+    coalesce?: RouteCoalesceBody | null;
 };
 
 /**
@@ -5626,9 +5682,7 @@ export type UpdateRouteBody = {
      * How the service signs.
      */
     scheme?: string | null;
-    signature?: {
-        [key: string]: unknown;
-    } | null;
+    signature?: RouteSignatureBody | null;
     /**
      * Never shown again.
      */
@@ -5660,9 +5714,7 @@ export type UpdateRouteBody = {
     on_failure?: string | null;
     trusts_sender?: boolean | null;
     max_concurrent?: number | null;
-    coalesce?: {
-        [key: string]: unknown;
-    } | null;
+    coalesce?: RouteCoalesceBody | null;
 };
 
 /**
@@ -6869,6 +6921,11 @@ export type ResponseId = string;
  */
 export type Owner = string;
 
+/**
+ * With the scope admin: the owner whom the request acts for. The run belongs to that owner.
+ */
+export type OneOwner = string;
+
 export type SessionPath = string;
 
 export type QuestionPath = string;
@@ -6979,6 +7036,10 @@ export type CreateChatCompletionData = {
          * 1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or joins the first request while it is in progress. The same key with a different request returns 409.
          */
         'Idempotency-Key'?: string;
+        /**
+         * With the scope admin: the owner whom the request acts for. The run belongs to that owner.
+         */
+        'X-Agent-Owner'?: string;
     };
     path?: never;
     query?: never;
@@ -7070,6 +7131,10 @@ export type CreateResponseData = {
          * 1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or joins the first request while it is in progress. The same key with a different request returns 409.
          */
         'Idempotency-Key'?: string;
+        /**
+         * With the scope admin: the owner whom the request acts for. The run belongs to that owner.
+         */
+        'X-Agent-Owner'?: string;
     };
     path?: never;
     query?: never;
@@ -7144,6 +7209,12 @@ export type CreateResponseResponse = CreateResponseResponses[keyof CreateRespons
 
 export type DeleteResponseData = {
     body?: never;
+    headers?: {
+        /**
+         * With the scope admin: the owner whom the request acts for. The run belongs to that owner.
+         */
+        'X-Agent-Owner'?: string;
+    };
     path: {
         response_id: string;
     };
@@ -7187,6 +7258,12 @@ export type DeleteResponseResponse = DeleteResponseResponses[keyof DeleteRespons
 
 export type GetResponseData = {
     body?: never;
+    headers?: {
+        /**
+         * With the scope admin: the owner whom the request acts for. The run belongs to that owner.
+         */
+        'X-Agent-Owner'?: string;
+    };
     path: {
         response_id: string;
     };
@@ -7244,6 +7321,12 @@ export type GetResponseResponse = GetResponseResponses[keyof GetResponseResponse
 
 export type CancelResponseData = {
     body?: never;
+    headers?: {
+        /**
+         * With the scope admin: the owner whom the request acts for. The run belongs to that owner.
+         */
+        'X-Agent-Owner'?: string;
+    };
     path: {
         response_id: string;
     };
@@ -7291,6 +7374,12 @@ export type CancelResponseResponse = CancelResponseResponses[keyof CancelRespons
 
 export type ListResponseInputItemsData = {
     body?: never;
+    headers?: {
+        /**
+         * With the scope admin: the owner whom the request acts for. The run belongs to that owner.
+         */
+        'X-Agent-Owner'?: string;
+    };
     path: {
         response_id: string;
     };
@@ -7452,6 +7541,10 @@ export type CreateRunData = {
          * 1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or joins the first request while it is in progress. The same key with a different request returns 409.
          */
         'Idempotency-Key'?: string;
+        /**
+         * With the scope admin: the owner whom the request acts for. The run belongs to that owner.
+         */
+        'X-Agent-Owner'?: string;
     };
     path?: never;
     query?: never;
@@ -7514,6 +7607,12 @@ export type CreateRunResponse = CreateRunResponses[keyof CreateRunResponses];
 
 export type GetRunData = {
     body?: never;
+    headers?: {
+        /**
+         * With the scope admin: the owner whom the request acts for. The run belongs to that owner.
+         */
+        'X-Agent-Owner'?: string;
+    };
     path: {
         run_id: string;
     };
@@ -7571,6 +7670,10 @@ export type StreamRunEventsData = {
          * Number of the last event already received.
          */
         'Last-Event-ID'?: string;
+        /**
+         * With the scope admin: the owner whom the request acts for. The run belongs to that owner.
+         */
+        'X-Agent-Owner'?: string;
     };
     path: {
         run_id: string;
@@ -7686,6 +7789,12 @@ export type GetRunTraceResponse = GetRunTraceResponses[keyof GetRunTraceResponse
 
 export type ResolveRunApprovalData = {
     body: ApprovalBody;
+    headers?: {
+        /**
+         * With the scope admin: the owner whom the request acts for. The run belongs to that owner.
+         */
+        'X-Agent-Owner'?: string;
+    };
     path: {
         run_id: string;
     };
@@ -7749,6 +7858,12 @@ export type ResolveRunApprovalResponse = ResolveRunApprovalResponses[keyof Resol
 
 export type SteerRunData = {
     body: SteerBody;
+    headers?: {
+        /**
+         * With the scope admin: the owner whom the request acts for. The run belongs to that owner.
+         */
+        'X-Agent-Owner'?: string;
+    };
     path: {
         run_id: string;
     };
@@ -7812,6 +7927,12 @@ export type SteerRunResponse = SteerRunResponses[keyof SteerRunResponses];
 
 export type StopRunData = {
     body?: StopBody;
+    headers?: {
+        /**
+         * With the scope admin: the owner whom the request acts for. The run belongs to that owner.
+         */
+        'X-Agent-Owner'?: string;
+    };
     path: {
         run_id: string;
     };
@@ -13414,6 +13535,12 @@ export type StreamEventsResponse = StreamEventsResponses[keyof StreamEventsRespo
 
 export type GetCapabilitiesData = {
     body?: never;
+    headers?: {
+        /**
+         * With the scope admin: the owner whom the request acts for. The run belongs to that owner.
+         */
+        'X-Agent-Owner'?: string;
+    };
     path?: never;
     query?: never;
     url: '/v1/capabilities';

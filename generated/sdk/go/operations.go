@@ -25,6 +25,9 @@ type CreateChatCompletionParams struct {
 	// 1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or
 	// joins the first request while it is in progress. The same key with a different request returns 409.
 	IdempotencyKey string
+
+	// With the scope admin: the owner whom the request acts for. The run belongs to that owner.
+	AgentOwner string
 }
 
 // CreateChatCompletion: Create a chat completion.
@@ -44,6 +47,7 @@ func (c *Client) CreateChatCompletion(ctx context.Context, body *ChatCompletionR
 	request.setHeader("x-agent-model", params.AgentModel)
 	request.setHeader("x-agent-progress", params.AgentProgress)
 	request.setHeader("idempotency-key", params.IdempotencyKey)
+	request.setHeader("x-agent-owner", params.AgentOwner)
 	request.unstreamed(body)
 	return send[ChatCompletion](ctx, c, request, options)
 }
@@ -67,6 +71,9 @@ type StreamChatCompletionParams struct {
 	// 1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or
 	// joins the first request while it is in progress. The same key with a different request returns 409.
 	IdempotencyKey string
+
+	// With the scope admin: the owner whom the request acts for. The run belongs to that owner.
+	AgentOwner string
 }
 
 var streamChatCompletionStream = streamKind{terminator: "[DONE]"}
@@ -91,6 +98,7 @@ func (c *Client) StreamChatCompletion(ctx context.Context, body *ChatCompletionR
 	request.setHeader("x-agent-model", params.AgentModel)
 	request.setHeader("x-agent-progress", params.AgentProgress)
 	request.setHeader("idempotency-key", params.IdempotencyKey)
+	request.setHeader("x-agent-owner", params.AgentOwner)
 	request.streamed(body)
 	return newStream[ChatCompletionChunk](ctx, c, request, streamChatCompletionStream, options)
 }
@@ -111,6 +119,9 @@ type CreateResponseParams struct {
 	// 1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or
 	// joins the first request while it is in progress. The same key with a different request returns 409.
 	IdempotencyKey string
+
+	// With the scope admin: the owner whom the request acts for. The run belongs to that owner.
+	AgentOwner string
 }
 
 // CreateResponse: Create a response.
@@ -126,6 +137,7 @@ func (c *Client) CreateResponse(ctx context.Context, body *CreateResponseRequest
 	request.setHeader("x-agent-session-key", params.AgentSessionKey)
 	request.setHeader("x-agent-model", params.AgentModel)
 	request.setHeader("idempotency-key", params.IdempotencyKey)
+	request.setHeader("x-agent-owner", params.AgentOwner)
 	request.unstreamed(body)
 	return send[ResponseObject](ctx, c, request, options)
 }
@@ -146,6 +158,9 @@ type StreamResponseParams struct {
 	// 1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or
 	// joins the first request while it is in progress. The same key with a different request returns 409.
 	IdempotencyKey string
+
+	// With the scope admin: the owner whom the request acts for. The run belongs to that owner.
+	AgentOwner string
 }
 
 var streamResponseStream = streamKind{terminator: "[DONE]", tag: "type", final: []string{"response.completed", "response.incomplete", "response.failed"}}
@@ -166,8 +181,15 @@ func (c *Client) StreamResponse(ctx context.Context, body *CreateResponseRequest
 	request.setHeader("x-agent-session-key", params.AgentSessionKey)
 	request.setHeader("x-agent-model", params.AgentModel)
 	request.setHeader("idempotency-key", params.IdempotencyKey)
+	request.setHeader("x-agent-owner", params.AgentOwner)
 	request.streamed(body)
 	return newStream[ResponseStreamEvent](ctx, c, request, streamResponseStream, options)
+}
+
+// GetResponseParams are the parameters of Client.GetResponse. What is left out is not sent.
+type GetResponseParams struct {
+	// With the scope admin: the owner whom the request acts for. The run belongs to that owner.
+	AgentOwner string
 }
 
 // GetResponse: Get a stored response.
@@ -176,8 +198,9 @@ func (c *Client) StreamResponse(ctx context.Context, body *CreateResponseRequest
 // its first events have been removed, the response can no longer be streamed and contains only its last text.
 //
 // It sends `GET /v1/responses/{response_id}`. It needs a key with the scope `read`.
-func (c *Client) GetResponse(ctx context.Context, responseID string, options ...RequestOption) (*ResponseObject, error) {
+func (c *Client) GetResponse(ctx context.Context, responseID string, params GetResponseParams, options ...RequestOption) (*ResponseObject, error) {
 	request := newRequest("GET", "application/json", "/v1/responses/", segment(responseID))
+	request.setHeader("x-agent-owner", params.AgentOwner)
 	return send[ResponseObject](ctx, c, request, options)
 }
 
@@ -185,6 +208,9 @@ func (c *Client) GetResponse(ctx context.Context, responseID string, options ...
 type FollowResponseParams struct {
 	// `sequence_number` of the last event already received. Only with `stream=true`.
 	StartingAfter *int64
+
+	// With the scope admin: the owner whom the request acts for. The run belongs to that owner.
+	AgentOwner string
 }
 
 var followResponseStream = streamKind{terminator: "[DONE]", tag: "type", final: []string{"response.completed", "response.incomplete", "response.failed"}, cursorQuery: "starting_after", cursorMember: "sequence_number"}
@@ -201,7 +227,14 @@ func (c *Client) FollowResponse(ctx context.Context, responseID string, params F
 	request := newRequest("GET", "text/event-stream", "/v1/responses/", segment(responseID))
 	request.query("stream", true)
 	request.query("starting_after", params.StartingAfter)
+	request.setHeader("x-agent-owner", params.AgentOwner)
 	return newStream[ResponseStreamEvent](ctx, c, request, followResponseStream, options)
+}
+
+// DeleteResponseParams are the parameters of Client.DeleteResponse. What is left out is not sent.
+type DeleteResponseParams struct {
+	// With the scope admin: the owner whom the request acts for. The run belongs to that owner.
+	AgentOwner string
 }
 
 // DeleteResponse: Delete a stored response.
@@ -209,9 +242,16 @@ func (c *Client) FollowResponse(ctx context.Context, responseID string, params F
 // Stops its run if it is still active.
 //
 // It sends `DELETE /v1/responses/{response_id}`. It needs a key with the scope `chat`.
-func (c *Client) DeleteResponse(ctx context.Context, responseID string, options ...RequestOption) (*DeletedResponse, error) {
+func (c *Client) DeleteResponse(ctx context.Context, responseID string, params DeleteResponseParams, options ...RequestOption) (*DeletedResponse, error) {
 	request := newRequest("DELETE", "application/json", "/v1/responses/", segment(responseID))
+	request.setHeader("x-agent-owner", params.AgentOwner)
 	return send[DeletedResponse](ctx, c, request, options)
+}
+
+// CancelResponseParams are the parameters of Client.CancelResponse. What is left out is not sent.
+type CancelResponseParams struct {
+	// With the scope admin: the owner whom the request acts for. The run belongs to that owner.
+	AgentOwner string
 }
 
 // CancelResponse: Cancel a response in progress.
@@ -219,8 +259,9 @@ func (c *Client) DeleteResponse(ctx context.Context, responseID string, options 
 // Returns once the run has ended. Cancelling a cancelled response returns the same result.
 //
 // It sends `POST /v1/responses/{response_id}/cancel`. It needs a key with the scope `chat`.
-func (c *Client) CancelResponse(ctx context.Context, responseID string, options ...RequestOption) (*ResponseObject, error) {
+func (c *Client) CancelResponse(ctx context.Context, responseID string, params CancelResponseParams, options ...RequestOption) (*ResponseObject, error) {
 	request := newRequest("POST", "application/json", "/v1/responses/", segment(responseID), "/cancel")
+	request.setHeader("x-agent-owner", params.AgentOwner)
 	return send[ResponseObject](ctx, c, request, options)
 }
 
@@ -235,6 +276,9 @@ type ListResponseInputItemsParams struct {
 
 	// Id of the last item already received.
 	After string
+
+	// With the scope admin: the owner whom the request acts for. The run belongs to that owner.
+	AgentOwner string
 }
 
 // ListResponseInputItems: List the input items of a response.
@@ -245,6 +289,7 @@ func (c *Client) ListResponseInputItems(ctx context.Context, responseID string, 
 	request.query("limit", params.Limit)
 	request.query("order", params.Order)
 	request.query("after", params.After)
+	request.setHeader("x-agent-owner", params.AgentOwner)
 	return send[ResponseItemList](ctx, c, request, options)
 }
 
@@ -329,6 +374,9 @@ type CreateRunParams struct {
 	// 1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or
 	// joins the first request while it is in progress. The same key with a different request returns 409.
 	IdempotencyKey string
+
+	// With the scope admin: the owner whom the request acts for. The run belongs to that owner.
+	AgentOwner string
 }
 
 // CreateRun: Start a run.
@@ -343,6 +391,7 @@ func (c *Client) CreateRun(ctx context.Context, body *CreateRunRequest, params C
 	request.setHeader("x-agent-session-key", params.AgentSessionKey)
 	request.setHeader("x-agent-model", params.AgentModel)
 	request.setHeader("idempotency-key", params.IdempotencyKey)
+	request.setHeader("x-agent-owner", params.AgentOwner)
 	request.json(body)
 	return send[RunAccepted](ctx, c, request, options)
 }
@@ -351,6 +400,9 @@ func (c *Client) CreateRun(ctx context.Context, body *CreateRunRequest, params C
 type GetRunParams struct {
 	// In seconds.
 	Wait *float64
+
+	// With the scope admin: the owner whom the request acts for. The run belongs to that owner.
+	AgentOwner string
 }
 
 // GetRun: Get a run.
@@ -361,6 +413,7 @@ type GetRunParams struct {
 func (c *Client) GetRun(ctx context.Context, runID string, params GetRunParams, options ...RequestOption) (*Run, error) {
 	request := newRequest("GET", "application/json", "/v1/runs/", segment(runID))
 	request.query("wait", params.Wait)
+	request.setHeader("x-agent-owner", params.AgentOwner)
 	return send[Run](ctx, c, request, options)
 }
 
@@ -371,6 +424,9 @@ type StreamRunEventsParams struct {
 
 	// Number of the last event already received.
 	LastEventID string
+
+	// With the scope admin: the owner whom the request acts for. The run belongs to that owner.
+	AgentOwner string
 }
 
 var streamRunEventsStream = streamKind{tag: "event", final: []string{"run.completed", "run.failed", "run.cancelled", "run.interrupted"}, cursorHeader: "last-event-id"}
@@ -388,6 +444,7 @@ func (c *Client) StreamRunEvents(ctx context.Context, runID string, params Strea
 	request := newRequest("GET", "text/event-stream", "/v1/runs/", segment(runID), "/events")
 	request.query("after", params.After)
 	request.setHeader("last-event-id", params.LastEventID)
+	request.setHeader("x-agent-owner", params.AgentOwner)
 	return newStream[RunEvent](ctx, c, request, streamRunEventsStream, options)
 }
 
@@ -414,15 +471,28 @@ func (c *Client) GetRunTrace(ctx context.Context, runID string, params GetRunTra
 	return send[RunTrace](ctx, c, request, options)
 }
 
+// ResolveRunApprovalParams are the parameters of Client.ResolveRunApproval. What is left out is not sent.
+type ResolveRunApprovalParams struct {
+	// With the scope admin: the owner whom the request acts for. The run belongs to that owner.
+	AgentOwner string
+}
+
 // ResolveRunApproval: Answer a question of a run.
 //
 // The first valid answer from any surface wins.
 //
 // It sends `POST /v1/runs/{run_id}/approval`. It needs a key with the scope `approvals`.
-func (c *Client) ResolveRunApproval(ctx context.Context, runID string, body *ApprovalBody, options ...RequestOption) (*ApprovalResult, error) {
+func (c *Client) ResolveRunApproval(ctx context.Context, runID string, body *ApprovalBody, params ResolveRunApprovalParams, options ...RequestOption) (*ApprovalResult, error) {
 	request := newRequest("POST", "application/json", "/v1/runs/", segment(runID), "/approval")
+	request.setHeader("x-agent-owner", params.AgentOwner)
 	request.json(body)
 	return send[ApprovalResult](ctx, c, request, options)
+}
+
+// SteerRunParams are the parameters of Client.SteerRun. What is left out is not sent.
+type SteerRunParams struct {
+	// With the scope admin: the owner whom the request acts for. The run belongs to that owner.
+	AgentOwner string
 }
 
 // SteerRun: Steer a run.
@@ -430,10 +500,17 @@ func (c *Client) ResolveRunApproval(ctx context.Context, runID string, body *App
 // The model receives the text at its next step. Text that arrives too late is returned in the final event.
 //
 // It sends `POST /v1/runs/{run_id}/steer`. It needs a key with the scope `runs`.
-func (c *Client) SteerRun(ctx context.Context, runID string, body *SteerBody, options ...RequestOption) (*SteerResult, error) {
+func (c *Client) SteerRun(ctx context.Context, runID string, body *SteerBody, params SteerRunParams, options ...RequestOption) (*SteerResult, error) {
 	request := newRequest("POST", "application/json", "/v1/runs/", segment(runID), "/steer")
+	request.setHeader("x-agent-owner", params.AgentOwner)
 	request.json(body)
 	return send[SteerResult](ctx, c, request, options)
+}
+
+// StopRunParams are the parameters of Client.StopRun. What is left out is not sent.
+type StopRunParams struct {
+	// With the scope admin: the owner whom the request acts for. The run belongs to that owner.
+	AgentOwner string
 }
 
 // StopRun: Stop a run.
@@ -442,8 +519,9 @@ func (c *Client) SteerRun(ctx context.Context, runID string, body *SteerBody, op
 // returns its status.
 //
 // It sends `POST /v1/runs/{run_id}/stop`. It needs a key with the scope `runs`.
-func (c *Client) StopRun(ctx context.Context, runID string, body *StopBody, options ...RequestOption) (*StopResult, error) {
+func (c *Client) StopRun(ctx context.Context, runID string, body *StopBody, params StopRunParams, options ...RequestOption) (*StopResult, error) {
 	request := newRequest("POST", "application/json", "/v1/runs/", segment(runID), "/stop")
+	request.setHeader("x-agent-owner", params.AgentOwner)
 	request.json(body)
 	return send[StopResult](ctx, c, request, options)
 }
@@ -2820,11 +2898,18 @@ func (c *Client) StreamEvents(ctx context.Context, params StreamEventsParams, op
 	return newStream[FeedFrame](ctx, c, request, streamEventsStream, options)
 }
 
+// GetCapabilitiesParams are the parameters of Client.GetCapabilities. What is left out is not sent.
+type GetCapabilitiesParams struct {
+	// With the scope admin: the owner whom the request acts for. The run belongs to that owner.
+	AgentOwner string
+}
+
 // GetCapabilities: Get the capabilities of the server.
 //
 // It sends `GET /v1/capabilities`.
-func (c *Client) GetCapabilities(ctx context.Context, options ...RequestOption) (*Capabilities, error) {
+func (c *Client) GetCapabilities(ctx context.Context, params GetCapabilitiesParams, options ...RequestOption) (*Capabilities, error) {
 	request := newRequest("GET", "application/json", "/v1/capabilities")
+	request.setHeader("x-agent-owner", params.AgentOwner)
 	return send[Capabilities](ctx, c, request, options)
 }
 

@@ -8073,6 +8073,45 @@ func (v RouteList) MarshalJSON() ([]byte, error) {
 	return json.Marshal(plain(v))
 }
 
+// RouteSignatureBody: As WebhookSignatureConfig: where a signature is and what it covers. null: the default.
+type RouteSignatureBody struct {
+	// Header with the signature.
+	Header Nullable[string] `json:"header,omitempty"`
+
+	// Text before the signature, such as `sha256=`.
+	Prefix Nullable[string] `json:"prefix,omitempty"`
+
+	// hex or base64.
+	Encoding Nullable[string] `json:"encoding,omitempty"`
+
+	// sha256 or sha512.
+	Algorithm Nullable[string] `json:"algorithm,omitempty"`
+
+	// Signed text with {body}, {timestamp} and {url}.
+	Signed Nullable[string] `json:"signed,omitempty"`
+
+	// Header with the time.
+	TimestampHeader Nullable[string] `json:"timestamp_header,omitempty"`
+
+	// Text before the time inside the signature header.
+	TimestampPrefix Nullable[string] `json:"timestamp_prefix,omitempty"`
+
+	// The URL of the route as the service knows it.
+	URL Nullable[string] `json:"url,omitempty"`
+}
+
+// RouteCoalesceBody: As WebhookCoalesceConfig: handle only the newest of several events. null: the default.
+type RouteCoalesceBody struct {
+	// Grouping key, a text with {fields}. Required.
+	Key Nullable[string] `json:"key,omitempty"`
+
+	// 1 to 3600: quiet time that ends a group.
+	WindowSeconds Nullable[float64] `json:"window_seconds,omitempty"`
+
+	// 1 to 86400: maximum delay of the first event in a group.
+	MaxWaitSeconds Nullable[float64] `json:"max_wait_seconds,omitempty"`
+}
+
 // CreateRouteBody: A name and the fields of WebhookRouteConfig; null is the default. toolsets, trusts_sender,
 // in_file in filters and the secret INSECURE_NO_AUTH require the scope admin.
 type CreateRouteBody struct {
@@ -8094,7 +8133,7 @@ type CreateRouteBody struct {
 	// How the service signs.
 	Scheme Nullable[string] `json:"scheme,omitempty"`
 
-	Signature Nullable[map[string]any] `json:"signature,omitempty"`
+	Signature Nullable[RouteSignatureBody] `json:"signature,omitempty"`
 
 	// Never shown again.
 	VerifyToken Nullable[string] `json:"verify_token,omitempty"`
@@ -8119,9 +8158,9 @@ type CreateRouteBody struct {
 	// notice or silent.
 	OnFailure Nullable[string] `json:"on_failure,omitempty"`
 
-	TrustsSender  Nullable[bool]           `json:"trusts_sender,omitempty"`
-	MaxConcurrent Nullable[int64]          `json:"max_concurrent,omitempty"`
-	Coalesce      Nullable[map[string]any] `json:"coalesce,omitempty"`
+	TrustsSender  Nullable[bool]              `json:"trusts_sender,omitempty"`
+	MaxConcurrent Nullable[int64]             `json:"max_concurrent,omitempty"`
+	Coalesce      Nullable[RouteCoalesceBody] `json:"coalesce,omitempty"`
 }
 
 // DeletedRoute is a type of the API.
@@ -8155,7 +8194,7 @@ type UpdateRouteBody struct {
 	// How the service signs.
 	Scheme Nullable[string] `json:"scheme,omitempty"`
 
-	Signature Nullable[map[string]any] `json:"signature,omitempty"`
+	Signature Nullable[RouteSignatureBody] `json:"signature,omitempty"`
 
 	// Never shown again.
 	VerifyToken Nullable[string] `json:"verify_token,omitempty"`
@@ -8180,9 +8219,9 @@ type UpdateRouteBody struct {
 	// notice or silent.
 	OnFailure Nullable[string] `json:"on_failure,omitempty"`
 
-	TrustsSender  Nullable[bool]           `json:"trusts_sender,omitempty"`
-	MaxConcurrent Nullable[int64]          `json:"max_concurrent,omitempty"`
-	Coalesce      Nullable[map[string]any] `json:"coalesce,omitempty"`
+	TrustsSender  Nullable[bool]              `json:"trusts_sender,omitempty"`
+	MaxConcurrent Nullable[int64]             `json:"max_concurrent,omitempty"`
+	Coalesce      Nullable[RouteCoalesceBody] `json:"coalesce,omitempty"`
 }
 
 // RotateRouteSecretBody is a type of the API.

@@ -64,6 +64,13 @@ export interface Undone {
   readonly prompt: string;
 }
 
+export interface UndoOptions {
+  /** Who removes them, for the feed: the name of a key. */
+  readonly actor?: string | null;
+  /** Gets what is removed, inside the transaction. */
+  readonly alsoRecord?: (tx: Tx, undone: Undone) => Promise<void>;
+}
+
 export interface BranchOptions {
   /** Title of the branch; default: the next of the parent's. */
   readonly title?: string;

@@ -12,6 +12,7 @@ import {
   type ChangeOptions,
   type SessionChange,
   type Undone,
+  type UndoOptions,
 } from "./change.ts";
 import { freeTitle, titleTaken, cleanTitle } from "./titles.ts";
 import { listSessionRows, listSessions } from "./list.ts";
@@ -184,14 +185,14 @@ export class Sessions {
 
   /**
    * Removes the newest `turns` prompts with everything after them. Resolves to the number of removed messages and the text
-   * of the oldest removed prompt, which `alsoRecord` gets inside the transaction. ServiceError `session_busy`, and `nothing_to_undo` when fewer prompts follow the last
+   * of the oldest removed prompt. ServiceError `session_busy`, and `nothing_to_undo` when fewer prompts follow the last
    * compression.
    */
   async undo(
     id: string,
     owner: string,
     turns = 1,
-    alsoRecord?: (tx: Tx, undone: Undone) => Promise<void>,
+    { actor = null, alsoRecord }: UndoOptions = {},
   ): Promise<Undone> {
     const session = await this.get(id, owner);
     if (session.lease_owner !== null) throw busy();
@@ -202,6 +203,7 @@ export class Sessions {
       if (!first) throw new ServiceError("nothing_to_undo", `Only ${prompts.length} prompts can be undone.`);
       const removed = await truncateAt(tx, this.#store, { sessionId: id, seq: first.seq });
       const undone = { removed, prompt: textOf(first.message) };
+      tx.record({ type: "session.updated", ref: id, owner, data: {}, actor });
       await alsoRecord?.(tx, undone);
       return undone;
     });

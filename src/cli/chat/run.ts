@@ -74,6 +74,15 @@ const ALWAYS_HERE: ReadonlySet<string | undefined> = new Set(
   "gateway rpc acp chat open context mock conformance spec completion help version".split(" "),
 );
 
+/** Why a command cannot work on a server, where its name does not say so. */
+const WHY_HERE: ReadonlyMap<string, string> = new Map([
+  [
+    "restore",
+    "It replaces the home, which nothing may use meanwhile. POST /v1/backup/import makes a server do it at its next start. ",
+  ],
+  ["cron tick", "The gateway of a server starts its jobs itself. "],
+]);
+
 /** Returns the words without those that choose a server. UsageError for a server where the command cannot work. */
 async function argumentsOf({ command, names, words }: Found): Promise<string[]> {
   const args = await argsOf(command);
@@ -83,9 +92,10 @@ async function argumentsOf({ command, names, words }: Found): Promise<string[]> 
   if (worksOnServers(command)) return own;
   const target = await currentTarget();
   if (target === undefined) return own;
-  const why = target.context === undefined ? target.url : `the context ${target.context}`;
+  const server = target.context === undefined ? target.url : `the context ${target.context}`;
+  const why = WHY_HERE.get(names.slice(1).join(" ")) ?? "";
   throw new UsageError(
-    `\`${names.join(" ")}\` works on this machine only, not on ${why}. Pass --context local.`,
+    `\`${names.join(" ")}\` works on this machine only, not on ${server}. ${why}Pass --context local.`,
   );
 }
 

@@ -1,10 +1,15 @@
 /** `agentd cron import`: imports the jobs of another service from a file. */
 import { readFile, stat } from "node:fs/promises";
 import process from "node:process";
-import { defineCommand } from "citty";
 import { ServiceError } from "../../base/errors.ts";
 import { redact } from "../../base/observe.ts";
-import { readJobFile, importJobs, type ImportedJob, type JobImport } from "../../cron/job/import.ts";
+import {
+  readJobFile,
+  recordsIn,
+  importJobs,
+  type ImportedJob,
+  type JobImport,
+} from "../../cron/job/import.ts";
 import {
   changeJobs,
   readJobs,
@@ -18,11 +23,14 @@ import type { JobModels } from "../../cron/job/job.ts";
 import { readCronStatus } from "../../cron/tick/status.ts";
 import { warnOfScheduler } from "./status.ts";
 import { masked, shown } from "./text.ts";
+import { withApi } from "../kit/api.ts";
+import { defineApiCommand } from "../kit/command.ts";
 import { print, printJson, warn } from "../kit/output.ts";
+import { currentTarget } from "../kit/target.ts";
 import { jsonOption, requiredArgument, switchOption } from "../kit/options.ts";
 import { EXIT_FAILURE } from "../chat/run.ts";
 
-export const importCommand = defineCommand({
+export const importCommand = defineApiCommand({
   meta: {
     name: "import",
     description:
@@ -46,12 +54,28 @@ export const importCommand = defineCommand({
       await runImport(cronContext);
       if (done.jobs.some(({ outcome }) => outcome === "imported")) await warnIfNotTicking(cronContext);
     };
-    if (!isDryRun) await changeJobs("import", importAndWarn);
+    if (await currentTarget()) done = await importToServer(text, isDryRun);
+    else if (!isDryRun) await changeJobs("import", importAndWarn);
     else if (!(await readJobs(runImport))) await runImport(await readCronHome());
     report(done, { isDryRun, isJson: args.json === true });
     if (done.jobs.some(({ outcome }) => outcome === "refused")) process.exitCode = EXIT_FAILURE;
   },
 });
+
+/** The most jobs that the API takes at once. */
+const MAX_JOBS = 1_000;
+
+async function importToServer(text: string, isDryRun: boolean): Promise<JobImport> {
+  const records = recordsIn(text);
+  const [jobs, problems]: [ImportedJob[], string[]] = [[], []];
+  for (let from = 0; from < records.length || from === 0; from += MAX_JOBS) {
+    const body = { jobs: records.slice(from, from + MAX_JOBS) };
+    const { data } = await withApi(({ client }) => client.importJobs({ body, query: { dry_run: isDryRun } }));
+    jobs.push(...data.jobs.map(({ reason, ...job }) => ({ ...job, ...(reason === null ? {} : { reason }) })));
+    problems.push(...data.problems);
+  }
+  return { jobs, problems };
+}
 
 async function warnIfNotTicking({ store, settings: { isEnabled: enabled } }: CronContext): Promise<void> {
   const { state } = await readCronStatus(store, { nowMs: Date.now() });

@@ -18,7 +18,7 @@ export const restoreCommand = defineCommand({
   meta: {
     name: "restore",
     description:
-      "Replace the content of the home with that of a backup. The old content moves to a folder in the home",
+      "Replace the content of the home with that of a backup, on this machine only: nothing may use the home meanwhile. The old content moves to a folder in the home",
   },
   args: {
     file: requiredArgument("A file that `agentd backup` wrote"),

@@ -177,6 +177,14 @@ export function readJobFile(text: string): JobFile {
   return { jobs, problems };
 }
 
+/** Returns the jobs of a file as it has them, each with its id. Throws as {@link readJobFile}. */
+export function recordsIn(text: string): { readonly [field: string]: unknown }[] {
+  return recordsOf(parse(text)).flatMap(({ key, value }) => {
+    if (!isRecord(value)) return [];
+    return [key === undefined ? value : { id: key, ...value }];
+  });
+}
+
 function parse(text: string): unknown {
   const clean = text.replace(/^\ufeff/, "");
   try {

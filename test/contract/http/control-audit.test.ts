@@ -142,7 +142,7 @@ test("a password for another process's question is 409 asked_by_another_process"
   await outcome.catch(() => {});
 });
 
-test("an answer over HTTP resumes a run started over ACP", async () => {
+test("an answer over HTTP resumes a run that another process started for an editor", async () => {
   await using service = await startTestService(asking("rm -rf a"));
   await using editor = await startTestService({ ...asking("rm -rf a"), like: service });
   const { runId } = await editor.service.runs.submit({

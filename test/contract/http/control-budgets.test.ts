@@ -77,7 +77,7 @@ scenario(
   "testModel",
   200,
   {
-    title: "what a test spends counts for the runs of its key, and a run for the next test",
+    title: "what a test spends counts for the runs of its key",
     providers: [OPENAI],
     keys: [{ ...keys[0]!, dayBudgetUsd: 0.000001 }],
   },
@@ -93,6 +93,24 @@ scenario(
     const { run_id: run } = await started.json();
     const { status, error } = await (await service.request(`/v1/runs/${run}?wait=30`)).json();
     assert.deepEqual([status, error.code], ["failed", "budget_exceeded"]);
+  },
+);
+
+scenario(
+  "testModel",
+  429,
+  {
+    title: "what a run spends counts for the next test of its key",
+    providers: [OPENAI],
+    keys: [{ ...keys[0]!, dayBudgetUsd: 0.000001 }],
+    script: () => ({ text: "x".repeat(400) }),
+  },
+  async (service) => {
+    const { run_id: run } = await (await post(service, "/v1/runs", { input: "hi" })).json();
+    const { status, usage } = await (await service.request(`/v1/runs/${run}?wait=30`)).json();
+    assert.deepEqual([status, usage.cost_usd > 0.000001], ["completed", true]);
+    const refused = await post(service, "/v1/providers/test", { with_tool: false });
+    await assertError(refused, 429, "budget_exceeded");
   },
 );
 

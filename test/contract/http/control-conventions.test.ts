@@ -1,8 +1,17 @@
 /** What every operation of the control API does the same way. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { Question, Session } from "../../../generated/http/client/types.gen.ts";
-import { askQuestion, asking, createSession, getSession, list, patch } from "../../harness/control.ts";
+import type { FeedEvent, Question, Session } from "../../../generated/http/client/types.gen.ts";
+import {
+  askQuestion,
+  asking,
+  createJob,
+  createSession,
+  getSession,
+  list,
+  patch,
+  storedEvents,
+} from "../../harness/control.ts";
 import { post } from "../../harness/runs.ts";
 import { assertError, operationsWith, scenario } from "../../harness/scenario.ts";
 import { startTestService, type TestService } from "../../harness/service.ts";
@@ -47,29 +56,44 @@ scenario(
   },
 );
 
-for (const [path, cursor] of [
-  ["/v1/sessions", "ask_1"],
-  ["/v1/sessions", "12"],
-  ["/v1/questions", "12"],
-  ["/v1/questions", "run_1"],
-  ["/v1/sessions/s/messages", "ask_1"],
-] as const) {
-  test(`a cursor of another list is 400 invalid_cursor: ${path}?after=${cursor}`, async () => {
-    await using service = await startTestService();
-    await createSession(service, "s");
-    const error = await assertError(await service.request(`${path}?after=${cursor}`), 400, "invalid_cursor");
-    assert.equal(error.param, "after");
-  });
-}
+const lists = operationsWith(200).filter(
+  ({ method, strict, query }) => method === "GET" && strict && query?.coerce["limit"] !== undefined,
+);
+/** The path of a list, of what exists. */
+const pathOf = (route: string, job: string) => route.replace("{session_id}", "s").replace("{job_id}", job);
 
-scenario("listSessions", 400, { title: "limit 0 and 101 are 400 with param limit" }, async (service) => {
-  for (const limit of [0, 101, "many"]) {
-    for (const path of ["/v1/sessions", "/v1/questions"]) {
-      const response = await service.request(`${path}?limit=${limit}`);
-      assert.equal((await assertError(response, 400, "invalid_request")).param, "limit");
+test("a cursor of another list is 400 invalid_cursor, on every list", async () => {
+  await using service = await startTestService();
+  await createSession(service, "s");
+  const { id: job } = await createJob(service);
+  for (const { id, route } of lists) {
+    for (const cursor of ["nobody's", "run_1x", "zzz_01m8cv6wrna9y0bh2swmx7hdj7"]) {
+      const path = `${pathOf(route, job)}?after=${encodeURIComponent(cursor)}`;
+      const response = await service.request(path, { headers: { accept: "application/json" } });
+      assert.equal(response.status, 400, `${id} ${cursor}: ${await response.clone().text()}`);
+      assert.equal((await assertError(response, 400, "invalid_cursor")).param, "after", id);
     }
   }
 });
+
+scenario(
+  "listSessions",
+  400,
+  { title: "limit 0 and 101 are 400 with param limit, on every list" },
+  async (service) => {
+    await createSession(service, "s");
+    const { id: job } = await createJob(service);
+    assert.ok(lists.length >= 20);
+    for (const { id, route } of lists) {
+      for (const limit of [0, id === "listLogs" ? 1_001 : 101, "many"]) {
+        const path = `${pathOf(route, job)}?limit=${limit}`;
+        const response = await service.request(path, { headers: { accept: "application/json" } });
+        assert.equal(response.status, 400, `${id} ${limit}`);
+        assert.equal((await assertError(response, 400, "invalid_request")).param, "limit", id);
+      }
+    }
+  },
+);
 
 test("an unknown query parameter is 400 unsupported_parameter on every strict operation", async () => {
   await using service = await startTestService();
@@ -109,18 +133,15 @@ scenario(
     ...asking("rm -rf a"),
   },
   async (service) => {
-    const { id } = await askQuestion(service);
-    await post(service, `/v1/questions/${id}/answer`, { choice: "deny" });
-    const found = (query: string) => list<Question>(service, `/v1/questions?${query}`);
-    assert.deepEqual((await found("status=open,expired")).length, 0);
-    assert.deepEqual(
-      (await found("status=expired,answered")).map((each) => each.id),
-      [id],
-    );
-    assert.deepEqual(
-      (await found("status=open&status=answered")).map((each) => each.id),
-      [id],
-    );
+    const { id: answered } = await askQuestion(service);
+    await post(service, `/v1/questions/${answered}/answer`, { choice: "deny" });
+    const { id: open } = await askQuestion(service);
+    const found = async (query: string) =>
+      (await list<Question>(service, `/v1/questions?${query}`)).map(({ id }) => id);
+    assert.deepEqual(await found("status=open,expired"), [open]);
+    assert.deepEqual(await found("status=expired,answered"), [answered]);
+    for (const both of ["status=open,answered", "status=open&status=answered"])
+      assert.deepEqual(await found(both), [open, answered], both);
   },
 );
 
@@ -227,6 +248,9 @@ scenario("updateSession", 400, { title: "an unknown body field is 400 with its p
   await createSession(service, "s");
   const response = await patch(service, "/v1/sessions/s", { titel: "t" });
   assert.equal((await assertError(response, 400, "invalid_request")).param, "titel");
+  const nested = { name: "a", coalesce: { key: "{ref}", window_seconds: 5, max: 1 } };
+  const refused = await post(service, "/v1/webhooks/routes", nested);
+  assert.equal((await assertError(refused, 400, "invalid_request")).param, "coalesce.max");
 });
 
 scenario(
@@ -248,7 +272,9 @@ scenario(
     const replayed = answers.filter(({ headers }) => headers.get("idempotency-replayed") === "true");
     assert.equal(replayed.length, 2);
     const bodies = await Promise.all(answers.map((each) => each.json()));
-    assert.deepEqual(bodies[1], bodies[0]);
+    assert.deepEqual(bodies.slice(1), [bodies[0], bodies[0]]);
+    const changes = await storedEvents<FeedEvent>(service, "?types=question.updated");
+    assert.equal(changes.length, 1, "it was answered once");
   },
 );
 

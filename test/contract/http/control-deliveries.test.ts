@@ -71,8 +71,13 @@ scenario(
     assert.deepEqual(await found("status=completed,ignored&event=push,ping"), [ping.id, push.id]);
     assert.deepEqual(await found("route=hook,other&event=release"), [release.id]);
     assert.deepEqual(await found(`delivery_id=${push.delivery_id}`), [push.id]);
-    const [from, to] = [release.created_at, ping.created_at];
-    if (from < to) assert.deepEqual(await found(`route=hook&from=${from}&to=${to}`), [release.id]);
+    const { store } = service.service;
+    for (const [seconds, { id }] of [push, release, ping].entries())
+      await store.write((tx) => tx.update("deliveries", { id }, { created_at: (1_000 + seconds) * 1_000 }));
+    assert.deepEqual(await found("route=hook&from=1001&to=1002"), [release.id]);
+    const all = "route=hook,theirs&status=completed,ignored&event=push,ping";
+    assert.deepEqual(await found(`${all}&from=1000&to=1002`), [push.id]);
+    assert.deepEqual(await found(`${all}&from=1001&to=1003`), [ping.id]);
     assert.deepEqual(await found(`event=push&from=${foreign.created_at + 60}`), []);
     const [shown] = await list<Delivery>(service, `${PATH}?event=push`);
     assert.deepEqual(
@@ -122,7 +127,11 @@ scenario(
     assert.doesNotMatch(text, /sha256=|a payload/);
     assert.ok(shown.run_id);
     const whole = await service.request(`${PATH}/${id}?include=payload,rendered`);
-    const { payload, rendered } = (await whole.json()) as Delivery;
+    const everything = await whole.text();
+    const listed = await (await service.request(PATH)).text();
+    for (const each of [everything, listed, service.logLines.join("\n")])
+      assert.doesNotMatch(each, /sha256=/);
+    const { payload, rendered } = JSON.parse(everything) as Delivery;
     assert.deepEqual(JSON.parse(payload ?? ""), { ref: "main", note: "a payload" });
     assert.match(rendered ?? "", /Look at/);
   },
@@ -262,7 +271,10 @@ scenario(
     };
     const result = await dry({});
     assert.deepEqual([result.http_status, result.event, result.targets], [202, "push", ["log"]]);
-    assert.equal(result.stages.at(-1)?.stage, "render");
+    assert.deepEqual(
+      result.stages.map(({ stage, result: outcome }) => [stage, outcome]),
+      ["signature", "parse", "dedupe", "events", "filters", "render"].map((stage) => [stage, "pass"]),
+    );
     const upTo = await dry({ up_to: "parse" });
     assert.deepEqual([upTo.stages.length, upTo.http_status, upTo.body], [2, null, null]);
     assert.equal((await list<Delivery>(service, PATH)).length, 1);

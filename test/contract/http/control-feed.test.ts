@@ -52,6 +52,26 @@ async function open(service: TestService, query = "", headers: Record<string, st
   };
 }
 
+/** Reads the text of the feed from the first event to the end of the one with the id `last`. */
+async function bytesAfter(
+  service: TestService,
+  headers: Record<string, string>,
+  last: string,
+): Promise<string> {
+  const leaving = new AbortController();
+  const response = await service.request("/v1/events", { headers, signal: leaving.signal });
+  const decoder = new TextDecoder();
+  let text = "";
+  for await (const bytes of response.body!) {
+    text += decoder.decode(bytes, { stream: true });
+    const end = text.indexOf("\n\n", text.indexOf(`id: ${last}\n`));
+    if (text.includes(`id: ${last}\n`) && end >= 0) break;
+  }
+  leaving.abort();
+  // The first frame is the position, which differs.
+  return text.slice(text.indexOf("\n\n", text.indexOf("feed.ready")) + 2);
+}
+
 const isEnd = (frame: FeedFrame) =>
   frame.object === "event" && frame.type === "run.updated" && frame.data["status"] === "completed";
 
@@ -109,15 +129,20 @@ scenario(
     const whole = await stored(service, "?limit=2");
     assert.ok(whole.length >= 10);
     assert.deepEqual(new Set(whole.map(({ id }) => id)).size, whole.length);
-    const last = whole.at(-1)!;
+    const first = whole[0]!.id;
+    const last = whole.at(-1)!.id;
+    const uncut = await bytesAfter(service, { "last-event-id": first }, last);
     for (const [index, { id }] of whole.slice(0, -1).entries()) {
       await using feed = await open(
         service,
         index % 2 ? `?after=${id}` : "",
         index % 2 ? {} : { "last-event-id": id },
       );
-      const rest = await feed.until((frame) => "id" in frame && frame.id === last.id);
+      const rest = await feed.until((frame) => "id" in frame && frame.id === last);
       assert.deepEqual(rest, whole.slice(index + 1));
+      const bytes = await bytesAfter(service, { "last-event-id": id }, last);
+      assert.match(bytes.slice(0, bytes.indexOf("data:")), new RegExp(`^id: ${whole[index + 1]!.id}$`, "m"));
+      assert.equal(bytes, uncut.slice(-bytes.length));
     }
     assert.doesNotMatch(JSON.stringify(whole), /a title|hi from/);
   },
@@ -141,6 +166,19 @@ scenario(
     );
   },
 );
+
+test("a list that is read while changes are made, and the feed after it, have each change", async () => {
+  await using service = await startTestService();
+  const names = Array.from({ length: 30 }, (_, index) => `s${index}`);
+  const made = names.map((id) => post(service, "/v1/sessions", { id }));
+  const listed = await service.request("/v1/sessions?limit=100");
+  const cursor = listed.headers.get("x-agent-event-cursor");
+  const { data } = (await listed.json()) as { readonly data: readonly { readonly id: string }[] };
+  for (const response of await Promise.all(made)) assert.equal(response.status, 201);
+  const later = await stored(service, `?after=${cursor}&types=session.created`);
+  const known = new Set([...data.map(({ id }) => id), ...later.map((event) => event.data.id)]);
+  assert.deepEqual(known, new Set(names));
+});
 
 scenario(
   "streamEvents",
@@ -323,6 +361,7 @@ test("each list of the control API names the position of the feed before it was 
   }
 });
 
+const cursorOf = ({ headers }: Response) => headers.get("x-agent-event-cursor") ?? assert.fail();
 const clock = new WatchedClock();
 scenario(
   "streamEvents",
@@ -330,14 +369,20 @@ scenario(
   { title: "a subscriber filtered to one type gets bookmarks and does not expire", clock },
   async (service) => {
     await using feed = await open(service, "?types=message.created");
+    const begun = (await stored(service)).at(-1)?.id ?? cursorOf(await service.request("/v1/sessions"));
     await createSession(service, "s");
+    await stored(service);
     await clock.wait(60_000);
     clock.tick(60_000);
     const frames = await feed.until((frame) => frame.object === "feed.bookmark");
     assert.equal(frames.length, 1);
     const [bookmark] = frames;
     assert.ok(bookmark?.object === "feed.bookmark");
-    assert.deepEqual(await stored(service, `?types=message.*&after=${bookmark.cursor}`), []);
+    await sweep(service.service.store, { retention: { changesMs: Number.MAX_SAFE_INTEGER, maxChanges: 0 } });
+    const resumed = (after: string) =>
+      service.request(`/v1/events?types=message.*&after=${after}`, { headers: json });
+    await assertError(await resumed(begun), 410, "events_expired");
+    assert.deepEqual((await (await resumed(bookmark.cursor)).json()).data, []);
   },
 );
 

@@ -64,10 +64,15 @@ scenario(
   },
   async (service) => {
     const { id } = await createJob(service);
-    const [first] = await Promise.all([run(service, id), run(service, id)]);
-    const { scheduled_at: at, occurrence, job } = (await first.json()) as JobRun;
-    assert.deepEqual([occurrence, job.run_requested_at], [null, at]);
-    assert.match(job.warnings?.join() ?? "", /No scheduler is running/);
+    const idle = await startTestService({ like: service, config: noScheduler });
+    const answers = await Promise.all([run(service, id), run(idle, id)]);
+    await idle.service.stop({ graceMs: 0 });
+    const requests = await Promise.all(answers.map(async (each) => (await each.json()) as JobRun));
+    const [{ scheduled_at: at } = assert.fail()] = requests;
+    for (const { scheduled_at: each, occurrence, job } of requests) {
+      assert.deepEqual([each, occurrence, job.run_requested_at], [at, null, at]);
+      assert.match(job.warnings?.join() ?? "", /No scheduler is running/);
+    }
     const replica = await startTestService({ like: service });
     try {
       const [here, there] = await Promise.all([run(service, id, "?wait=30"), run(replica, id, "?wait=30")]);
@@ -229,7 +234,7 @@ scenario(
     config: { agent: { day_token_budget: 1_000_000 } },
   },
   async (service) => {
-    const job = await createJob(service);
+    const job = await createJob(service, { deliver: "log" });
     assert.equal(job.owner, "ci");
     const { occurrence } = (await (await run(service, job.id, "?wait=30")).json()) as JobRun;
     assert.equal(occurrence?.owner, "ci");
@@ -238,6 +243,11 @@ scenario(
     assert.equal(row?.owner, "ci");
     const shown = (await (await service.request(`/v1/runs/${row?.id}`)).json()) as Run;
     assert.deepEqual([shown.occurrence_id, shown.delivery_id, shown.source], [occurrence.id, null, "cron"]);
+    const messages = await store.read.selectFrom("outbox").select(["owner", "ref", "target"]).execute();
+    assert.deepEqual(
+      messages.toSorted((a, b) => a.target.localeCompare(b.target)),
+      ["cron_output", "log"].map((target) => ({ owner: "ci", ref: occurrence.id, target })),
+    );
     const spending = await store.read.selectFrom("spending").select("owner").execute();
     assert.deepEqual(new Set(spending.map(({ owner }) => owner)), new Set(["ci"]));
     assert.deepEqual(new Set((await feedOf(service)).map(({ owner }) => owner)), new Set(["ci"]));

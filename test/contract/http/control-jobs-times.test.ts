@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import type { Calendar, JobTime, Occurrence } from "../../../generated/http/client/types.gen.ts";
 import { createJob, list, occurrenceThat } from "../../harness/control.ts";
 import { FakeClock } from "../../harness/fake-clock.ts";
+import { createGate, post } from "../../harness/runs.ts";
 import { assertError, scenario } from "../../harness/scenario.ts";
 import type { TestService } from "../../harness/service.ts";
 
@@ -97,6 +98,39 @@ scenario(
     );
     assert.equal(truncated, false);
     assert.deepEqual((await calendar(service, "?job_id=none")).data, []);
+  },
+);
+
+const now = new FakeClock();
+const gate = createGate();
+scenario(
+  "getCalendar",
+  200,
+  {
+    title: "an instant whose run is active, or was asked for by hand, is in the calendar once",
+    clock: now,
+    script: gate.script,
+  },
+  async (service) => {
+    const { id } = await createJob(service);
+    const startMs = now.now();
+    const hours = async () => {
+      const from = startMs / 1000;
+      const { data } = await calendar(service, `?from=${from}&to=${from + 3 * 3600}`);
+      return data.map(({ kind, scheduled_at: at }) => `${kind} ${(at - from) / 3600}`);
+    };
+    assert.deepEqual(await hours(), ["planned 1", "planned 2"]);
+    now.tick(HOUR_MS);
+    await occurrenceThat(service, ({ status }) => status === "running", { clock: now });
+    assert.deepEqual(await hours(), ["occurrence 1", "planned 2"]);
+    gate.open();
+    await occurrenceThat(service, undefined, { clock: now });
+    assert.deepEqual(await hours(), ["occurrence 1", "planned 2"]);
+    await post(service, `/v1/jobs/${id}/run`, undefined);
+    const isManual = ({ cause, ended_at: at }: Occurrence) => cause === "manual" && at !== null;
+    await occurrenceThat(service, isManual, { clock: now });
+    const all = await hours();
+    assert.deepEqual([all.length, new Set(all).size, all[0], all[2]], [3, 3, "occurrence 1", "planned 2"]);
   },
 );
 

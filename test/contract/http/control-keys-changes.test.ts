@@ -275,8 +275,12 @@ scenario(
     const json = { accept: "application/json" };
     const { id, key } = await createKey(service, { owner: "reader" });
     await service.request(`${KEYS}/${id}`, { method: "DELETE" });
+    const change = await patch(service, "/v1/config", { log: { level: "error" } }, { "if-match": "*" });
+    assert.equal(change.status, 200, await change.text());
     await createSession(service, "s");
+    await createSession(service, "s", { authorization: `Bearer ${KEY}` });
     const all = await storedEvents<FeedEvent>(service, "", { "x-agent-owner": "*" });
+    assert.equal(all.filter(({ type }) => type === "config.updated").length, 1);
     const own = all.filter(({ type }) => type.startsWith("key."));
     assert.deepEqual(
       own.map(({ type, actor, owner }) => [type, actor, owner]),

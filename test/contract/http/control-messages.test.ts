@@ -1,7 +1,7 @@
-import { occurrenceRow } from "../../unit/store/rows.ts";
+import { deliveryRow, occurrenceRow } from "../../unit/store/rows.ts";
 import assert from "node:assert/strict";
 import type { FeedEvent, Message } from "../../../generated/http/client/types.gen.ts";
-import { list } from "../../harness/control.ts";
+import { list, storedEvents } from "../../harness/control.ts";
 import { addMessage, CHAT, getMessage, idsOf, messageEvents, messageWith } from "../../harness/outbox.ts";
 import { post } from "../../harness/runs.ts";
 import { assertError, scenario } from "../../harness/scenario.ts";
@@ -178,9 +178,12 @@ for (const operation of ["getMessage", "retryMessage", "dropMessage"] as const) 
 }
 
 /** An occurrence whose message did not arrive. */
-async function addFailedOccurrence(service: TestService): Promise<{ occurrence: string; message: string }> {
+async function addFailedOccurrence(
+  service: TestService,
+  target = CHAT,
+): Promise<{ occurrence: string; message: string }> {
   const occurrence = "occ_0000000000000000000000000a";
-  const message = await addMessage(service, { status: "dead", ref: occurrence });
+  const message = await addMessage(service, { status: "dead", ref: occurrence, target });
   const row = occurrenceRow({
     id: occurrence,
     job_id: "0123456789ab",
@@ -205,6 +208,33 @@ scenario(
     assert.equal((await store.find("occurrences", { id: occurrence }))?.delivery_status, "pending");
     const actors = (await messageEvents(service)).filter((event) => event.endsWith(" default"));
     assert.deepEqual(actors, [`${id} message.updated due default`]);
+  },
+);
+
+scenario(
+  "retryMessage",
+  200,
+  { title: "a retried message that arrives ends the delivery and the occurrence that wait for it" },
+  async (service) => {
+    const { store } = service.service;
+    const { occurrence } = await addFailedOccurrence(service, "log");
+    const delivery = deliveryRow({ status: "accepted" });
+    await store.write((tx) => tx.insert("deliveries", [delivery]));
+    await addMessage(service, { target: "log", status: "dead", ref: delivery.id });
+    for (const message of await list<Message>(service, "/v1/outbox?status=dead")) {
+      await post(service, `/v1/outbox/${message.id}/retry`, {});
+      await messageWith(service, message.id, "delivered");
+    }
+    const { status, ended_at: endedAt } =
+      (await store.find("deliveries", { id: delivery.id })) ?? assert.fail();
+    assert.ok(status === "delivered" && endedAt !== null, status);
+    assert.equal((await store.find("occurrences", { id: occurrence }))?.delivery_status, "delivered");
+    const told = await storedEvents<FeedEvent>(service, "?types=delivery.updated,occurrence.updated");
+    assert.deepEqual(
+      new Set(told.map(({ data }) => data.id)),
+      new Set([delivery.id, occurrence]),
+      "the feed says so",
+    );
   },
 );
 

@@ -1,7 +1,7 @@
 /** Keys, owners and scopes. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { Question, Session } from "../../../generated/http/client/types.gen.ts";
+import type { Question, Run, Session } from "../../../generated/http/client/types.gen.ts";
 import { askQuestion, asking, createSession, getSession, list, patch } from "../../harness/control.ts";
 import { responseOf } from "../../harness/responses.ts";
 import { post, startRun } from "../../harness/runs.ts";
@@ -25,8 +25,11 @@ scenario(
   { title: "two keys of one owner see the same sessions", keys },
   async (service) => {
     await createSession(service, "s");
+    await createSession(service, "t", second);
     assert.equal((await getSession(service, "s", second)).owner, "ann");
-    assert.equal((await list<Session>(service, "/v1/sessions", second)).length, 1);
+    const seen = await list<Session>(service, "/v1/sessions", second);
+    assert.equal(seen.length, 2);
+    assert.deepEqual(await list<Session>(service, "/v1/sessions"), seen);
   },
 );
 
@@ -173,8 +176,73 @@ test("each operation admits keys with its scope or admin, and refuses keys with 
   }
 });
 
+const WITH_KEY = operationsWith(401).filter(({ security }) => security.length > 0);
+
+test("X-Agent-Owner without admin is refused by every operation that requires a key", async () => {
+  const scopes = SCOPES.filter((scope) => scope !== "admin");
+  await using service = await startTestService({ keys: [{ key: KEY, name: "one", scopes }] });
+  for (const operation of WITH_KEY.filter(({ scope }) => scope !== "admin")) {
+    const { status, code } = await ask(service.url, operation, { "x-agent-owner": "ann" });
+    assert.deepEqual([status, code], [403, "insufficient_scope"], operation.id);
+  }
+});
+
+test("X-Agent-Owner * is refused by every operation that changes something", async () => {
+  await using service = await startTestService({ keys: [{ key: KEY, name: "one", scopes: ["admin"] }] });
+  for (const operation of WITH_KEY.filter(({ method }) => method !== "GET")) {
+    const { status, code } = await ask(service.url, operation, { "x-agent-owner": "*" });
+    assert.deepEqual([status, code], [400, "invalid_request"], operation.id);
+  }
+});
+
+/** What they show has no owner. So has what the scope admin is for: the configuration, keys, the log, the process. */
+const WITHOUT_OWNER = new Set(["getConfig", "getConfigSchema", "getDetailedHealth", "getMetrics"]);
+
+test("the spec declares X-Agent-Owner on every operation about what has an owner", () => {
+  const undeclared = WITH_KEY.filter(
+    ({ id, headers, scope }) =>
+      headers?.coerce["x-agent-owner"] === undefined &&
+      scope !== undefined &&
+      scope !== "admin" &&
+      !WITHOUT_OWNER.has(id),
+  );
+  assert.deepEqual(
+    undeclared.map(({ id }) => id),
+    [],
+  );
+});
+
+scenario(
+  "createRun",
+  202,
+  { title: "an admin key starts and follows a run for another owner, which belongs to that owner", keys },
+  async (service) => {
+    const forAnn = { ...admin, "x-agent-owner": "ann" };
+    const { run_id: id } = await startRun(service, {}, forAnn);
+    const read = (headers: Record<string, string>) => service.request(`/v1/runs/${id}?wait=30`, { headers });
+    const run = (await (await read({})).json()) as Run;
+    assert.deepEqual([run.owner, run.key, run.status], ["ann", "ops", "completed"]);
+    await assertError(await read(admin), 404, "run_not_found");
+    assert.deepEqual(await (await read(forAnn)).json(), run);
+    const body = { messages: [{ role: "user", content: "hi" }] };
+    await (await service.chat(body, { headers: { ...forAnn, "x-agent-session-id": "chat" } })).text();
+    const response = await responseOf(service, { input: "hi" }, { headers: forAnn });
+    await assertError(
+      await service.request(`/v1/responses/${response.id}`, { headers: admin }),
+      404,
+      "response_not_found",
+    );
+    assert.equal((await service.request(`/v1/responses/${response.id}`)).status, 200);
+    assert.equal((await getSession(service, "chat")).owner, "ann");
+  },
+);
+
 /** Sends a body that no operation takes, so that what is admitted changes nothing. */
-async function ask(url: string, { method, route, body }: NamedOperation) {
+async function ask(
+  url: string,
+  { method, route, body }: NamedOperation,
+  headers: Record<string, string> = {},
+) {
   const path = route.replaceAll(/\{[^}]+\}/g, "x");
   const response = await fetch(`${url}${path}`, {
     method,
@@ -182,6 +250,7 @@ async function ask(url: string, { method, route, body }: NamedOperation) {
       authorization: `Bearer ${KEY}`,
       accept: "application/json",
       ...(body ? { "content-type": "application/json" } : {}),
+      ...headers,
     },
     ...(body ? { body: "[]" } : {}),
   });

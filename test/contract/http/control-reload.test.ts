@@ -9,6 +9,7 @@ import type {
   Doctor,
   FeedEvent,
   ServiceReload,
+  Session,
 } from "../../../generated/http/client/types.gen.ts";
 import { restoreStaged } from "../../../src/app/backup/restore.ts";
 import { stagedRestorePath } from "../../../src/config/restore.ts";
@@ -204,10 +205,24 @@ scenario(
       await store.close();
     }
     assert.equal(epochs.size, 3, "each restore begins an epoch, also of one archive");
-    const expired = await next.request(`/v1/events?after=${[...epochs].at(-1)}-0-1`, {
-      headers: { accept: "application/json" },
-    });
-    await assertError(expired, 410, "events_expired");
+    const url = join(home, restored.manifest.database_path ?? "");
+    const like = { ...next, database: { url, drop: async () => {} } } as TestService;
+    const last = await startTestService({ like });
+    try {
+      for (const accept of ["application/json", "text/event-stream"]) {
+        const expired = await last.request(`/v1/events?after=${cursor}`, { headers: { accept } });
+        await assertError(expired, 410, "events_expired");
+      }
+      const { data } = (await (await last.request("/v1/sessions")).json()) as {
+        readonly data: readonly Session[];
+      };
+      assert.deepEqual(
+        data.map(({ id }) => id),
+        ["before"],
+      );
+    } finally {
+      await last.service.stop({ graceMs: 0 });
+    }
   },
 );
 

@@ -4,7 +4,7 @@ import { mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
-import type { FeedEvent, LogEntry } from "../../../generated/http/client/types.gen.ts";
+import type { FeedEvent, LogEntry, Run } from "../../../generated/http/client/types.gen.ts";
 import { unpack } from "../../../src/app/backup/archive.ts";
 import { registerSecret, forgetSecret } from "../../../src/base/observe.ts";
 import { LogRing } from "../../../src/http/admin/log-ring.ts";
@@ -62,10 +62,12 @@ scenario(
       assert.ok(!JSON.stringify(stored).includes(secret));
       const live = await follow(service, "&q=line", 3, { "last-event-id": lines[2]?.id ?? "" });
       say(service, "line 6");
+      const followed = await live.lines;
       assert.deepEqual(
-        (await live.lines).map(({ message }) => message),
+        followed.map(({ message }) => message),
         ["line 4", "line 5", "line 6"],
       );
+      assert.ok(!JSON.stringify(followed).includes(secret));
       const now = await follow(service, "", 1);
       say(service, "line 7");
       assert.deepEqual(
@@ -219,12 +221,16 @@ scenario(
     await writeHome(service);
     await createSession(service, "s");
     let isOver = false;
-    const load = (async () => {
-      while (!isOver) await (await service.chat({ messages: [{ role: "user", content: "hi" }] })).text();
-    })();
+    const talk = async (session: string) => {
+      const headers = { "x-agent-session-id": session };
+      while (!isOver)
+        await (await service.chat({ messages: [{ role: "user", content: "hi" }] }, { headers })).text();
+    };
+    const load = [talk("s"), talk("t"), talk("u")];
+    const before = (await list<Run>(service, "/v1/runs?status=completed")).map(({ id }) => id);
     await using backup = await download(service, {});
     isOver = true;
-    await load;
+    await Promise.all(load);
     const { manifest, home } = backup;
     assert.equal(manifest.secrets, false);
     assert.ok(manifest.omitted.includes(".env"));
@@ -235,7 +241,22 @@ scenario(
     const store = await openStore({ url: join(home, manifest.database_path ?? "") });
     try {
       assert.notEqual(store.epoch, service.service.store.epoch, "an old cursor names another epoch");
-      assert.ok((await store.read.selectFrom("sessions").selectAll().execute()).length > 0);
+      const [sessions, runs, messages, events] = await Promise.all([
+        store.read.selectFrom("sessions").selectAll().execute(),
+        store.read.selectFrom("runs").selectAll().execute(),
+        store.read.selectFrom("messages").select(["session_id", "seq"]).execute(),
+        store.read.selectFrom("events").select(["session_id", "seq"]).execute(),
+      ]);
+      const ids = new Set(runs.map(({ id }) => id));
+      assert.ok(before.length > 0 && before.every((id) => ids.has(id)), "what had ended is in it");
+      for (const { id, last_seq: lastEvent, last_message: lastMessage } of sessions) {
+        const numbers = (rows: readonly { readonly session_id: string; readonly seq: number }[]) =>
+          rows.filter((row) => row.session_id === id).map(({ seq }) => seq);
+        assert.equal(Math.max(0, ...numbers(events)), lastEvent, `the events of ${id}`);
+        assert.equal(Math.max(0, ...numbers(messages)), lastMessage, `the messages of ${id}`);
+      }
+      const known = new Set(sessions.map(({ id }) => id));
+      for (const row of [...runs, ...messages, ...events]) assert.ok(known.has(row.session_id));
     } finally {
       await store.close();
     }

@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { createSession, patch } from "../../harness/control.ts";
+import { post } from "../../harness/runs.ts";
 import { assertError, scenario } from "../../harness/scenario.ts";
 import { startTestService, type TestService } from "../../harness/service.ts";
 import { readFrames } from "../../harness/sse.ts";
@@ -29,6 +30,26 @@ async function read(service: TestService, path: string, count: number, headers: 
   return found;
 }
 
+/** Opens a stream, whose frames come while other things happen. */
+async function collect(service: TestService, path: string) {
+  const leaving = new AbortController();
+  const response = await service.request(path, { signal: leaving.signal });
+  assert.equal(response.status, 200);
+  const frames = readFrames(response);
+  return {
+    /** Resolves to the first `count` frames, then leaves. */
+    async until(count: number): Promise<Frame[]> {
+      const found: Frame[] = [];
+      while (found.length < count) {
+        const { value } = await frames.next();
+        if (value?.data !== undefined) found.push({ id: value.id, event: value.event, data: value.data });
+      }
+      leaving.abort();
+      return found;
+    },
+  };
+}
+
 const lastSeq = async (service: TestService, id: string) =>
   (await (await service.request(`/v1/sessions/${id}`)).json()).last_seq as number;
 
@@ -37,10 +58,14 @@ scenario(
   200,
   { title: "the session stream resumed by Last-Event-ID equals the live one across a restart" },
   async (service) => {
+    assert.equal((await post(service, "/v1/sessions", { id: "s" })).status, 201);
+    const first = await lastSeq(service, "s");
+    const live = collect(service, eventsOf("s", "?after=0"));
     await createSession(service, "s");
     await patch(service, "/v1/sessions/s", { title: "t" });
     const count = await lastSeq(service, "s");
-    const whole = await read(service, eventsOf("s", "?after=0"), count);
+    assert.ok(count > first + 4, "most of it came while the stream was open");
+    const whole = await (await live).until(count);
     assert.deepEqual(
       whole.map(({ id }) => Number(id)),
       Array.from({ length: count }, (_, index) => index + 1),

@@ -1,8 +1,23 @@
 import assert from "node:assert/strict";
 import { tmpdir } from "node:os";
-import type { Session, SessionMessage } from "../../../generated/http/client/types.gen.ts";
-import { askQuestion, asking, createSession, getSession, list, patch } from "../../harness/control.ts";
-import { createGate, post, runEvent, startRun } from "../../harness/runs.ts";
+import type {
+  FeedEvent,
+  Question,
+  Session,
+  SessionMessage,
+} from "../../../generated/http/client/types.gen.ts";
+import { ToolError } from "../../../src/agent/tool/tool.ts";
+import { testTool } from "../../harness/agent.ts";
+import {
+  askQuestion,
+  asking,
+  createSession,
+  getSession,
+  list,
+  patch,
+  storedEvents,
+} from "../../harness/control.ts";
+import { createGate, fetchRun, post, runEvent, startRun } from "../../harness/runs.ts";
 import { assertError, scenario } from "../../harness/scenario.ts";
 import { KEY, type TestService } from "../../harness/service.ts";
 
@@ -208,6 +223,11 @@ scenario(
     const deleted = await service.request(`${path}?force=true`, { method: "DELETE" });
     assert.deepEqual(await deleted.json(), { id: "s", object: "agent.session", deleted: true });
     await assertError(await service.request(`/v1/runs/${id}`), 404, "run_not_found");
+    const events = await storedEvents<FeedEvent>(service, "?types=run.updated,session.deleted");
+    assert.deepEqual(events.map(({ type, data }) => [type, data.id, data["status"] ?? null]).slice(-2), [
+      ["run.updated", id, "cancelled"],
+      ["session.deleted", "s", null],
+    ]);
   },
 );
 
@@ -265,7 +285,44 @@ scenario(
       roles.toReversed(),
     );
     assert.equal(forward[2]?.text, "ran rm -rf a");
+    const { tool, status, code, duration_seconds: seconds } = forward[2] ?? assert.fail();
+    assert.deepEqual([tool, status, code, typeof seconds], ["terminal", "ok", null, "number"]);
+    assert.ok(seconds !== null && seconds >= 0);
+    const others = forward.filter(({ role }) => role !== "tool");
+    assert.ok(others.every((each) => each.status === null && each.duration_seconds === null));
     assert.deepEqual([forward[0]?.text, forward[0]?.run_id, forward[0]?.is_summary], ["hi", run, false]);
+  },
+);
+
+scenario(
+  "listSessionMessages",
+  200,
+  {
+    title:
+      "the result of a tool has its outcome, the code of its failure and how long it took with the wait for approval",
+    ...asking("rm -rf a", "rm -rf b"),
+    tools: [
+      testTool(async () => {
+        throw new ToolError("no");
+      }),
+    ],
+  },
+  async (service) => {
+    const { session_id: id, id: question, run_id: run } = await askQuestion(service);
+    await post(service, `/v1/questions/${question}/answer`, { choice: "deny" });
+    const ask = async () => (await list<Question>(service, `/v1/questions?run_id=${run}`))[0];
+    let next = await ask();
+    while (next === undefined) next = await ask();
+    await post(service, `/v1/questions/${next.id}/answer`, { choice: "once" });
+    assert.equal((await fetchRun(service, run, 30)).status, "completed");
+    const messages = await list<SessionMessage>(service, `/v1/sessions/${id}/messages?order=asc`);
+    const results = messages.filter(({ role }) => role === "tool");
+    const outcomes = results.map(({ status, code }) => `${status} ${code}`).toSorted();
+    assert.deepEqual(outcomes, ["denied denied_by_user", "error failed"]);
+    const failed = results.find(({ status }) => status === "error");
+    const asked = (await (await service.request(`/v1/questions/${next.id}`)).json()) as Question;
+    const waited = (asked.answered_at ?? 0) - asked.created_at;
+    assert.ok((failed?.duration_seconds ?? 0) >= waited - 0.01, JSON.stringify(results));
   },
 );
 

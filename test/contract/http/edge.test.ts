@@ -328,6 +328,38 @@ for (const id of ["createChatCompletion", "createResponse", "createRun"]) {
   });
 }
 
+/** They help active runs to their end, or look at what a backup or a page may still do. */
+const WHILE_DRAINING: ReadonlySet<string> = new Set([
+  "answerQuestion",
+  "resolveRunApproval",
+  "steerRun",
+  "stopRun",
+  "deleteResponse",
+  "cancelResponse",
+  "drainService",
+  "createBackup",
+  "createSocketTicket",
+  "testRoute",
+  "createConsoleCode",
+  "createConsoleSession",
+  "deleteConsoleSession",
+  "deleteConsoleSessions",
+]);
+
+test("while the server drains, each operation that reads answers as before and each that writes is 503", async () => {
+  await using service = await startTestService();
+  await service.service.runs.drain(0);
+  const wrong: string[] = [];
+  for (const operation of operationsWith(401)) {
+    const response = await ask(service, operation);
+    const { code } = response.status === 503 ? (await response.json()).error : { code: null };
+    const isRefused = operation.method !== "GET" && !WHILE_DRAINING.has(operation.id);
+    if (code !== (isRefused ? "server_draining" : null)) wrong.push(`${operation.id}: ${code}`);
+    await response.body?.cancel().catch(() => {});
+  }
+  assert.deepEqual(wrong, []);
+});
+
 test("the edge checks host, origin, key, rate and input, in this order", async () => {
   const wrong = {
     host: "evil.example",

@@ -14,6 +14,7 @@ import type { Tables } from "../../../src/store/schema/tables.ts";
 import { asking, askQuestion, createJob } from "../../harness/control.ts";
 import { addMessage } from "../../harness/outbox.ts";
 import { post } from "../../harness/runs.ts";
+import { bounded, lists as measured } from "../../bench/lists.ts";
 import { KEY, startTestService, type TestService } from "../../harness/service.ts";
 
 /** Tables that stay small: keys and jobs have a limit, people make permanent approvals by hand. */
@@ -35,6 +36,21 @@ const SORTED: readonly RegExp[] = [
 const lists = (Object.entries(operations) as [string, OperationMeta][]).filter(
   ([, { method, query }]) => method === "GET" && query?.coerce["limit"] !== undefined,
 );
+
+test("each list is measured by the bench of lists, or has a reason why it stays small", () => {
+  const known = new Set([...measured.map(({ operation }) => operation), ...Object.keys(bounded)]);
+  assert.deepEqual(
+    lists.map(([id]) => id).filter((id) => !known.has(id)),
+    [],
+    "add a row to test/bench/lists.ts",
+  );
+  const all = new Set(lists.map(([id]) => id));
+  assert.deepEqual(
+    [...known].filter((id) => !all.has(id)),
+    [],
+    "no such list",
+  );
+});
 
 interface Statement {
   readonly sql: string;

@@ -1,10 +1,13 @@
 import assert from "node:assert/strict";
-import { access } from "node:fs/promises";
+import { access, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
 import { choose, createAcpPlace, type AcpClient, type AcpProcess, type Seen } from "../../harness/acp.ts";
+import { createAgentClient } from "../../../src/client/http.ts";
 import { sharedAcpPlaces } from "../../harness/acp-shared.ts";
+import { createGatewayPlace } from "../../harness/gateway.ts";
 import { calling, saying } from "../../harness/openai-server.ts";
+import { testDialect } from "../../harness/store.ts";
 
 const sharedPlace = sharedAcpPlaces();
 
@@ -239,4 +242,41 @@ test("a permission request of a sub-agent names a tool call that was sent before
     ["completed"],
   );
   assert.ok(await exists(join(place.folder, "marker")));
+});
+
+test("an answer over HTTP resumes a run started over ACP, and the editor is not asked any more", async () => {
+  await using place = await createAcpPlace({ config: asking });
+  await using gateway = await createGatewayPlace({
+    AGENTD_HOME: place.home,
+    AGENTD_DATABASE_URL: testDialect === "postgres" ? place.database : "",
+  });
+  const { url } = await gateway.start();
+  const [, apiKey = ""] =
+    /^API_SERVER_KEY=(.+)$/m.exec(await readFile(join(place.home, ".env"), "utf8")) ?? [];
+  const api = createAgentClient({ baseUrl: url, apiKey });
+  const asks = Promise.withResolvers<void>();
+  const withdrawn = Promise.withResolvers<void>();
+  const editor = await place.start().client({
+    permission: (_, signal) => {
+      asks.resolve();
+      return new Promise((_resolve, reject) => {
+        signal.addEventListener("abort", () => {
+          withdrawn.resolve();
+          reject(new Error("withdrawn"));
+        });
+      });
+    },
+  });
+  const sessionId = await editor.session(place.folder);
+  const prompting = editor.prompt(sessionId, "run: echo one > made.txt");
+  await asks.promise;
+  const { data } = await api.listQuestions({ headers: { "X-Agent-Owner": "*" } });
+  const [question] = data.data;
+  assert.deepEqual([question?.source, question?.kind], ["acp", "approval"]);
+  const path = { question_id: question?.id ?? "" };
+  const headers = { "X-Agent-Owner": question?.owner ?? "" };
+  await api.answerQuestion({ path, headers, body: { choice: "once" } });
+  assert.equal((await prompting).stopReason, "end_turn");
+  await withdrawn.promise;
+  assert.ok(await exists(join(place.folder, "made.txt")));
 });

@@ -257,6 +257,72 @@ describe("agentd on a server", () => {
     assert.match(sent?.stderr ?? "", /never shows\. Pass --dry-run/);
   });
 
+  it("the models of a server are listed, selected and tested as those of a home", async () => {
+    const remote = (...words: readonly string[]) => there([...words, "--url", url]);
+    const [listed, list] = [await remote("model", "list", "--json"), await here("model", "list", "--json")];
+    assert.deepEqual(JSON.parse(listed.stdout), JSON.parse(list.stdout));
+    const [shown, show] = [await remote("model", "show"), await here("model", "show")];
+    assert.deepEqual([shown.code, shown.stdout], [show.code, show.stdout]);
+    const set = await remote("model", "set", "demo");
+    assert.equal(
+      set.stdout,
+      `Set the default model to demo:demo in the server at ${url}. Test it with \`agentd model test\`.\n`,
+    );
+    assert.equal((await here("config", "get", "model.default")).stdout, "demo:demo\n");
+    const unknown = await remote("model", "set", "nowhere:big");
+    assert.deepEqual([unknown.code, unknown.stdout], [1, ""]);
+    assert.match(unknown.stderr, /Unknown model "nowhere:big"/);
+    const [tried, local] = [await remote("model", "test", "--json"), await here("model", "test", "--json")];
+    const namesOf = ({ stdout }: Outcome) => Object.keys(JSON.parse(stdout) as object);
+    assert.deepEqual([tried.code, namesOf(tried)], [local.code, namesOf(local)], tried.stderr);
+    assert.equal((JSON.parse(tried.stdout) as { readonly model: string }).model, "demo:demo");
+  });
+
+  it("a backup of a server comes whole into a new private file, without its keys", async () => {
+    const file = join(client.home, "copy.tar.gz");
+    const made = await there(["backup", file, "--json", "--url", url]);
+    const facts = JSON.parse(made.stdout || "{}") as {
+      readonly file: string;
+      readonly omitted: readonly string[];
+    };
+    assert.equal(facts.file, file, made.stderr);
+    assert.ok(facts.omitted.includes(".env"));
+    assert.equal((await stat(file)).mode & 0o777, 0o600);
+    const checked = await there(["restore", file, "--dry-run", "--json"]);
+    const { file: _, ...kept } = facts;
+    const { version, created_at, ...same } = JSON.parse(checked.stdout) as Record<string, unknown>;
+    assert.deepEqual(same, kept, `${String(version)} ${String(created_at)}`);
+    const again = await there(["backup", file, "--url", url]);
+    assert.deepEqual([again.code, again.stdout], [1, ""]);
+    assert.match(again.stderr, /copy\.tar\.gz\. It exists already/);
+    const other = join(client.home, "other.tar.gz");
+    const reader = await there(["backup", other, "--url", url], { API_SERVER_KEY: READER });
+    assert.match(reader.stderr, /has no scope "admin"/);
+    await assert.rejects(stat(other), "what could not be made leaves no file");
+    assert.equal((await there(["backup", other, "--workspace", "--url", url])).code, 2);
+  });
+
+  it("the jobs of a file are imported into a server as into a home", async () => {
+    const file = join(client.home, "jobs.json");
+    const jobs = [
+      { id: "0123456789ab", name: "Imported", schedule: "every 3h", prompt: "Look." },
+      { id: "0123456789ac", name: "Broken", schedule: "now and then", prompt: "Look." },
+    ];
+    await writeFile(file, JSON.stringify({ jobs }));
+    const dry = ["cron", "import", file, "--dry-run", "--json"];
+    const [remote, local] = [await there([...dry, "--url", url]), await here(...dry)];
+    assert.deepEqual(remote, local);
+    assert.equal(remote.code, 1, "a job is rejected");
+    const done = await there(["cron", "import", file, "--url", url]);
+    assert.match(
+      done.stdout,
+      /^Imported job: Imported \(0123456789ab\)$[^]*^Imported 1 of 2 jobs\.$/m,
+      done.stderr,
+    );
+    const again = await there(["cron", "import", file, "--url", url]);
+    assert.match(again.stdout, /^Unchanged: Imported \(0123456789ab\) already exists$/m);
+  });
+
   it("a context keeps a server and its key for later commands, in a file of mode 0600", async () => {
     const add = ["context", "add", "prod", "--url", `${url}/v1/`, "--token-stdin"];
     const added = await agentd(add, { AGENTD_HOME: client.home }, `${key}\n`);
@@ -282,9 +348,12 @@ describe("agentd on a server", () => {
     assert.deepEqual(JSON.parse(listed.stdout), { contexts: [entry], current: "prod" });
     assert.ok(!listed.stdout.includes(key) && !(await inNewProcess("context", "list")).stdout.includes(key));
 
-    const elsewhere = await mine("backup", "x.tar");
+    const elsewhere = await mine("restore", "x.tar");
     assert.equal(elsewhere.code, 2);
-    assert.match(elsewhere.stderr, /^`agentd backup` works on this machine only, not on the context prod\./);
+    assert.match(
+      elsewhere.stderr,
+      /^`agentd restore` works on this machine only, not on the context prod\. It replaces the home.*\/v1\/backup\/import/,
+    );
     assert.equal((await mine("context", "remove", "prod")).code, 0);
     assert.deepEqual(JSON.parse((await mine("cron", "list", "--json")).stdout), { jobs: [], count: 0 });
   });

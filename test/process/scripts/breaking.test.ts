@@ -1,9 +1,16 @@
 import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
 import { cp, mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, test, type TestContext } from "node:test";
-import { announcesBreaking, compareSpecs, type Comparison } from "../../../scripts/lib/breaking.ts";
+import { promisify } from "node:util";
+import {
+  announcesBreaking,
+  compareSpecs,
+  newestRelease,
+  type Comparison,
+} from "../../../scripts/lib/breaking.ts";
 import { bundleSpecs } from "../../../scripts/lib/bundle.ts";
 import { readJson, writeJson } from "../../../scripts/lib/files.ts";
 import { fixtureSpecs, makeFolder, run } from "../../unit/scripts/fixtures.ts";
@@ -241,7 +248,23 @@ test("a base that is neither folder nor revision is refused, options included", 
       message: `${wrong} is neither a folder nor a git revision`,
     });
   }
-  const { status, output } = await run("scripts/breaking.ts", []);
-  assert.equal(status, 1);
-  assert.match(output, /^usage: npm run breaking/);
+});
+
+test("without a base the specs are compared with those of the newest release, if there is one", async (context) => {
+  const folder = await makeFolder(context);
+  const git = (...words: readonly string[]) =>
+    promisify(execFile)("git", ["-c", "user.name=a", "-c", "user.email=a@b.example", ...words], {
+      cwd: folder,
+    });
+  await git("init", "--quiet");
+  const commit = () => git("commit", "--quiet", "--allow-empty", "--message", "x");
+  await commit();
+  await git("tag", "nightly");
+  assert.equal(await newestRelease(folder), undefined);
+  for (const tag of ["v0.2.0", "v0.3.0"]) {
+    await git("tag", tag);
+    await commit();
+    await git("tag", `after-${tag}`);
+    assert.equal(await newestRelease(folder), tag);
+  }
 });

@@ -61,6 +61,7 @@ class AgentClient(SyncBase):
         agent_model: str | None = None,
         agent_progress: str | None = None,
         idempotency_key: str | None = None,
+        agent_owner: str | None = None,
         extra_headers: Mapping[str, str] | None = None,
         response: ResponseInfo | None = None,
         timeout: float | None = None,
@@ -89,6 +90,8 @@ class AgentClient(SyncBase):
             idempotency_key: 1 to 255 visible ASCII characters. Repeating a request with the same key
                 returns the first result, or joins the first request while it is in progress. The same key
                 with a different request returns 409.
+            agent_owner: With the scope admin: the owner whom the request acts for. The run belongs to
+                that owner.
         """
         request = Request(
             "POST",
@@ -99,6 +102,7 @@ class AgentClient(SyncBase):
                 "x-agent-model": agent_model,
                 "x-agent-progress": agent_progress,
                 "idempotency-key": idempotency_key,
+                "x-agent-owner": agent_owner,
             },
             body=unstreamed(body),
             extra_headers=extra_headers,
@@ -116,6 +120,7 @@ class AgentClient(SyncBase):
         agent_model: str | None = None,
         agent_progress: str | None = None,
         idempotency_key: str | None = None,
+        agent_owner: str | None = None,
         extra_headers: Mapping[str, str] | None = None,
         response: ResponseInfo | None = None,
         timeout: float | None = None,
@@ -147,6 +152,8 @@ class AgentClient(SyncBase):
             idempotency_key: 1 to 255 visible ASCII characters. Repeating a request with the same key
                 returns the first result, or joins the first request while it is in progress. The same key
                 with a different request returns 409.
+            agent_owner: With the scope admin: the owner whom the request acts for. The run belongs to
+                that owner.
         """
         request = Request(
             "POST",
@@ -158,6 +165,7 @@ class AgentClient(SyncBase):
                 "x-agent-model": agent_model,
                 "x-agent-progress": agent_progress,
                 "idempotency-key": idempotency_key,
+                "x-agent-owner": agent_owner,
             },
             body={**body, "stream": True},
             extra_headers=extra_headers,
@@ -174,6 +182,7 @@ class AgentClient(SyncBase):
         agent_session_key: str | None = None,
         agent_model: str | None = None,
         idempotency_key: str | None = None,
+        agent_owner: str | None = None,
         extra_headers: Mapping[str, str] | None = None,
         response: ResponseInfo | None = None,
         timeout: float | None = None,
@@ -197,6 +206,8 @@ class AgentClient(SyncBase):
             idempotency_key: 1 to 255 visible ASCII characters. Repeating a request with the same key
                 returns the first result, or joins the first request while it is in progress. The same key
                 with a different request returns 409.
+            agent_owner: With the scope admin: the owner whom the request acts for. The run belongs to
+                that owner.
         """
         request = Request(
             "POST",
@@ -206,6 +217,7 @@ class AgentClient(SyncBase):
                 "x-agent-session-key": agent_session_key,
                 "x-agent-model": agent_model,
                 "idempotency-key": idempotency_key,
+                "x-agent-owner": agent_owner,
             },
             body=unstreamed(body),
             extra_headers=extra_headers,
@@ -222,6 +234,7 @@ class AgentClient(SyncBase):
         agent_session_key: str | None = None,
         agent_model: str | None = None,
         idempotency_key: str | None = None,
+        agent_owner: str | None = None,
         extra_headers: Mapping[str, str] | None = None,
         response: ResponseInfo | None = None,
         timeout: float | None = None,
@@ -248,6 +261,8 @@ class AgentClient(SyncBase):
             idempotency_key: 1 to 255 visible ASCII characters. Repeating a request with the same key
                 returns the first result, or joins the first request while it is in progress. The same key
                 with a different request returns 409.
+            agent_owner: With the scope admin: the owner whom the request acts for. The run belongs to
+                that owner.
         """
         request = Request(
             "POST",
@@ -258,6 +273,7 @@ class AgentClient(SyncBase):
                 "x-agent-session-key": agent_session_key,
                 "x-agent-model": agent_model,
                 "idempotency-key": idempotency_key,
+                "x-agent-owner": agent_owner,
             },
             body={**body, "stream": True},
             extra_headers=extra_headers,
@@ -270,6 +286,7 @@ class AgentClient(SyncBase):
         self,
         response_id: str,
         *,
+        agent_owner: str | None = None,
         extra_headers: Mapping[str, str] | None = None,
         response: ResponseInfo | None = None,
         timeout: float | None = None,
@@ -281,10 +298,15 @@ class AgentClient(SyncBase):
         its last text.
 
         `GET /v1/responses/{response_id}`. Needs a key with the scope `read`.
+
+        Args:
+            agent_owner: With the scope admin: the owner whom the request acts for. The run belongs to
+                that owner.
         """
         request = Request(
             "GET",
             f"/v1/responses/{segment(response_id)}",
+            headers={"x-agent-owner": agent_owner},
             extra_headers=extra_headers,
             response=response,
             timeout=timeout,
@@ -296,6 +318,7 @@ class AgentClient(SyncBase):
         response_id: str,
         *,
         starting_after: int | None = None,
+        agent_owner: str | None = None,
         extra_headers: Mapping[str, str] | None = None,
         response: ResponseInfo | None = None,
         timeout: float | None = None,
@@ -313,12 +336,15 @@ class AgentClient(SyncBase):
         Args:
             starting_after: `sequence_number` of the last event already received. Only with
                 `stream=true`.
+            agent_owner: With the scope admin: the owner whom the request acts for. The run belongs to
+                that owner.
         """
         request = Request(
             "GET",
             f"/v1/responses/{segment(response_id)}",
             accept="text/event-stream",
             query={"stream": True, "starting_after": starting_after},
+            headers={"x-agent-owner": agent_owner},
             extra_headers=extra_headers,
             response=response,
             timeout=timeout,
@@ -329,6 +355,7 @@ class AgentClient(SyncBase):
         self,
         response_id: str,
         *,
+        agent_owner: str | None = None,
         extra_headers: Mapping[str, str] | None = None,
         response: ResponseInfo | None = None,
         timeout: float | None = None,
@@ -338,10 +365,15 @@ class AgentClient(SyncBase):
         Stops its run if it is still active.
 
         `DELETE /v1/responses/{response_id}`. Needs a key with the scope `chat`.
+
+        Args:
+            agent_owner: With the scope admin: the owner whom the request acts for. The run belongs to
+                that owner.
         """
         request = Request(
             "DELETE",
             f"/v1/responses/{segment(response_id)}",
+            headers={"x-agent-owner": agent_owner},
             extra_headers=extra_headers,
             response=response,
             timeout=timeout,
@@ -352,6 +384,7 @@ class AgentClient(SyncBase):
         self,
         response_id: str,
         *,
+        agent_owner: str | None = None,
         extra_headers: Mapping[str, str] | None = None,
         response: ResponseInfo | None = None,
         timeout: float | None = None,
@@ -361,10 +394,15 @@ class AgentClient(SyncBase):
         Returns once the run has ended. Cancelling a cancelled response returns the same result.
 
         `POST /v1/responses/{response_id}/cancel`. Needs a key with the scope `chat`.
+
+        Args:
+            agent_owner: With the scope admin: the owner whom the request acts for. The run belongs to
+                that owner.
         """
         request = Request(
             "POST",
             f"/v1/responses/{segment(response_id)}/cancel",
+            headers={"x-agent-owner": agent_owner},
             extra_headers=extra_headers,
             response=response,
             timeout=timeout,
@@ -378,6 +416,7 @@ class AgentClient(SyncBase):
         limit: int | None = None,
         order: Literal["asc", "desc"] | None = None,
         after: str | None = None,
+        agent_owner: str | None = None,
         extra_headers: Mapping[str, str] | None = None,
         response: ResponseInfo | None = None,
         timeout: float | None = None,
@@ -390,11 +429,14 @@ class AgentClient(SyncBase):
             limit: Default 20.
             order: Default "desc".
             after: Id of the last item already received.
+            agent_owner: With the scope admin: the owner whom the request acts for. The run belongs to
+                that owner.
         """
         request = Request(
             "GET",
             f"/v1/responses/{segment(response_id)}/input_items",
             query={"limit": limit, "order": order, "after": after},
+            headers={"x-agent-owner": agent_owner},
             extra_headers=extra_headers,
             response=response,
             timeout=timeout,
@@ -474,6 +516,7 @@ class AgentClient(SyncBase):
         agent_session_key: str | None = None,
         agent_model: str | None = None,
         idempotency_key: str | None = None,
+        agent_owner: str | None = None,
         extra_headers: Mapping[str, str] | None = None,
         response: ResponseInfo | None = None,
         timeout: float | None = None,
@@ -496,6 +539,8 @@ class AgentClient(SyncBase):
             idempotency_key: 1 to 255 visible ASCII characters. Repeating a request with the same key
                 returns the first result, or joins the first request while it is in progress. The same key
                 with a different request returns 409.
+            agent_owner: With the scope admin: the owner whom the request acts for. The run belongs to
+                that owner.
         """
         request = Request(
             "POST",
@@ -505,6 +550,7 @@ class AgentClient(SyncBase):
                 "x-agent-session-key": agent_session_key,
                 "x-agent-model": agent_model,
                 "idempotency-key": idempotency_key,
+                "x-agent-owner": agent_owner,
             },
             body=body,
             extra_headers=extra_headers,
@@ -518,6 +564,7 @@ class AgentClient(SyncBase):
         run_id: str,
         *,
         wait: float | None = None,
+        agent_owner: str | None = None,
         extra_headers: Mapping[str, str] | None = None,
         response: ResponseInfo | None = None,
         timeout: float | None = None,
@@ -530,11 +577,14 @@ class AgentClient(SyncBase):
 
         Args:
             wait: In seconds.
+            agent_owner: With the scope admin: the owner whom the request acts for. The run belongs to
+                that owner.
         """
         request = Request(
             "GET",
             f"/v1/runs/{segment(run_id)}",
             query={"wait": wait},
+            headers={"x-agent-owner": agent_owner},
             extra_headers=extra_headers,
             response=response,
             timeout=timeout,
@@ -547,6 +597,7 @@ class AgentClient(SyncBase):
         *,
         after: str | None = None,
         last_event_id: str | None = None,
+        agent_owner: str | None = None,
         extra_headers: Mapping[str, str] | None = None,
         response: ResponseInfo | None = None,
         timeout: float | None = None,
@@ -564,13 +615,15 @@ class AgentClient(SyncBase):
         Args:
             after: Number of the last event already received.
             last_event_id: Number of the last event already received.
+            agent_owner: With the scope admin: the owner whom the request acts for. The run belongs to
+                that owner.
         """
         request = Request(
             "GET",
             f"/v1/runs/{segment(run_id)}/events",
             accept="text/event-stream",
             query={"after": after},
-            headers={"last-event-id": last_event_id},
+            headers={"last-event-id": last_event_id, "x-agent-owner": agent_owner},
             extra_headers=extra_headers,
             response=response,
             timeout=timeout,
@@ -615,6 +668,7 @@ class AgentClient(SyncBase):
         run_id: str,
         body: types.ApprovalBody,
         *,
+        agent_owner: str | None = None,
         extra_headers: Mapping[str, str] | None = None,
         response: ResponseInfo | None = None,
         timeout: float | None = None,
@@ -624,10 +678,15 @@ class AgentClient(SyncBase):
         The first valid answer from any surface wins.
 
         `POST /v1/runs/{run_id}/approval`. Needs a key with the scope `approvals`.
+
+        Args:
+            agent_owner: With the scope admin: the owner whom the request acts for. The run belongs to
+                that owner.
         """
         request = Request(
             "POST",
             f"/v1/runs/{segment(run_id)}/approval",
+            headers={"x-agent-owner": agent_owner},
             body=body,
             extra_headers=extra_headers,
             response=response,
@@ -640,6 +699,7 @@ class AgentClient(SyncBase):
         run_id: str,
         body: types.SteerBody,
         *,
+        agent_owner: str | None = None,
         extra_headers: Mapping[str, str] | None = None,
         response: ResponseInfo | None = None,
         timeout: float | None = None,
@@ -650,10 +710,15 @@ class AgentClient(SyncBase):
         event.
 
         `POST /v1/runs/{run_id}/steer`. Needs a key with the scope `runs`.
+
+        Args:
+            agent_owner: With the scope admin: the owner whom the request acts for. The run belongs to
+                that owner.
         """
         request = Request(
             "POST",
             f"/v1/runs/{segment(run_id)}/steer",
+            headers={"x-agent-owner": agent_owner},
             body=body,
             extra_headers=extra_headers,
             response=response,
@@ -666,6 +731,7 @@ class AgentClient(SyncBase):
         run_id: str,
         body: types.StopBody | None = None,
         *,
+        agent_owner: str | None = None,
         extra_headers: Mapping[str, str] | None = None,
         response: ResponseInfo | None = None,
         timeout: float | None = None,
@@ -676,10 +742,15 @@ class AgentClient(SyncBase):
         finished run, returns its status.
 
         `POST /v1/runs/{run_id}/stop`. Needs a key with the scope `runs`.
+
+        Args:
+            agent_owner: With the scope admin: the owner whom the request acts for. The run belongs to
+                that owner.
         """
         request = Request(
             "POST",
             f"/v1/runs/{segment(run_id)}/stop",
+            headers={"x-agent-owner": agent_owner},
             body=ABSENT if body is None else body,
             extra_headers=extra_headers,
             response=response,
@@ -3841,6 +3912,7 @@ class AgentClient(SyncBase):
     def get_capabilities(
         self,
         *,
+        agent_owner: str | None = None,
         extra_headers: Mapping[str, str] | None = None,
         response: ResponseInfo | None = None,
         timeout: float | None = None,
@@ -3848,10 +3920,15 @@ class AgentClient(SyncBase):
         """Get the capabilities of the server.
 
         `GET /v1/capabilities`
+
+        Args:
+            agent_owner: With the scope admin: the owner whom the request acts for. The run belongs to
+                that owner.
         """
         request = Request(
             "GET",
             "/v1/capabilities",
+            headers={"x-agent-owner": agent_owner},
             extra_headers=extra_headers,
             response=response,
             timeout=timeout,

@@ -4102,6 +4102,38 @@ class RouteList(_RouteListRequired, total=False):
     pass
 
 
+class RouteSignatureBody(TypedDict, total=False):
+    """As WebhookSignatureConfig: where a signature is and what it covers. null: the default."""
+
+    #: Header with the signature.
+    header: str | None
+    #: Text before the signature, such as `sha256=`.
+    prefix: str | None
+    #: hex or base64.
+    encoding: str | None
+    #: sha256 or sha512.
+    algorithm: str | None
+    #: Signed text with {body}, {timestamp} and {url}.
+    signed: str | None
+    #: Header with the time.
+    timestamp_header: str | None
+    #: Text before the time inside the signature header.
+    timestamp_prefix: str | None
+    #: The URL of the route as the service knows it.
+    url: str | None
+
+
+class RouteCoalesceBody(TypedDict, total=False):
+    """As WebhookCoalesceConfig: handle only the newest of several events. null: the default."""
+
+    #: Grouping key, a text with {fields}. Required.
+    key: str | None
+    #: 1 to 3600: quiet time that ends a group.
+    window_seconds: float | None
+    #: 1 to 86400: maximum delay of the first event in a group.
+    max_wait_seconds: float | None
+
+
 class _CreateRouteBodyRequired(TypedDict):
     #: Its name in the URL: a-z, 0-9, - and _.
     name: str
@@ -4121,7 +4153,7 @@ class CreateRouteBody(_CreateRouteBodyRequired, total=False):
     auth: str | None
     #: How the service signs.
     scheme: str | None
-    signature: dict[str, Any] | None
+    signature: RouteSignatureBody | None
     #: Never shown again.
     verify_token: str | None
     tolerance_seconds: int | None
@@ -4141,7 +4173,7 @@ class CreateRouteBody(_CreateRouteBodyRequired, total=False):
     on_failure: str | None
     trusts_sender: bool | None
     max_concurrent: int | None
-    coalesce: dict[str, Any] | None
+    coalesce: RouteCoalesceBody | None
 
 
 _DeletedRouteRequired = TypedDict(
@@ -4171,7 +4203,7 @@ class UpdateRouteBody(TypedDict, total=False):
     auth: str | None
     #: How the service signs.
     scheme: str | None
-    signature: dict[str, Any] | None
+    signature: RouteSignatureBody | None
     #: Never shown again.
     verify_token: str | None
     tolerance_seconds: int | None
@@ -4191,7 +4223,7 @@ class UpdateRouteBody(TypedDict, total=False):
     on_failure: str | None
     trusts_sender: bool | None
     max_concurrent: int | None
-    coalesce: dict[str, Any] | None
+    coalesce: RouteCoalesceBody | None
 
 
 class RotateRouteSecretBody(TypedDict, total=False):

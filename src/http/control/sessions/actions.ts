@@ -169,7 +169,7 @@ export async function undoSession(
   const turns = body.turns ?? 1;
   const once = { ctx, key: headers["idempotency-key"], operation: "undoSession", content: [id, turns] };
   const undo = (record: Parameters<Parameters<typeof actOnce<Undone>>[2]>[0]) =>
-    deps.agent.sessions.undo(id, owner, turns, (tx, done) => record(tx, done));
+    deps.agent.sessions.undo(id, owner, turns, { actor: ctx.identity.name, alsoRecord: record });
   const { result, isReplayed } = await actOnce<Undone>(once, deps, undo);
   const { removed, prompt } = result;
   return {
