@@ -15,18 +15,19 @@ export interface CommandCall {
   readonly env: Readonly<Record<string, string>>;
 }
 
-const open = oncePerFile(async () => new KeptProgram());
+type Run = (words: readonly string[], env?: Readonly<Record<string, string>>) => Promise<Outcome>;
 
 /**
  * Runs a command like `agentd` of agentd.ts, but in a process that has loaded the program: one per file of tests, which runs one
  * command after the other. Not for tests of a start, of a signal, of standard input, of commands at the same time, and of what a
  * command must not show: a secret that an earlier command has read stays redacted.
  */
-export async function keptAgentd(
-  words: readonly string[],
-  env: Readonly<Record<string, string>> = {},
-): Promise<Outcome> {
-  return (await open()).run({ words, env: programEnvironment(env) });
+export const keptAgentd: Run = keepAgentd();
+
+/** Returns a function as {@link keptAgentd}, with a process of its own. */
+export function keepAgentd(): Run {
+  const open = oncePerFile(async () => new KeptProgram());
+  return async (words, env = {}) => (await open()).run({ words, env: programEnvironment(env) });
 }
 
 class KeptProgram implements AsyncDisposable {

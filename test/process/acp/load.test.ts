@@ -226,7 +226,7 @@ test("a replay holds no terminal references and no update above 256 KiB, and kee
 
 test("$/cancel_request on a long session/load answers -32800, and the session can be loaded again", async () => {
   await using place = await createAcpPlace();
-  const messages = Array.from({ length: 30_000 }, (_, index): Message => ({
+  const messages = Array.from({ length: 10_000 }, (_, index): Message => ({
     role: "user",
     text: `${index}`,
   }));

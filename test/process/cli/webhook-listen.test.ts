@@ -12,14 +12,20 @@ import { test } from "node:test";
 import { createGatewayPlace, type GatewayProcess } from "../../harness/gateway.ts";
 import { sign } from "../../harness/webhook.ts";
 import { agentd, type Outcome } from "../../harness/agentd.ts";
-import { keptAgentd } from "../../harness/kept-agentd.ts";
+import { keepAgentd, keptAgentd } from "../../harness/kept-agentd.ts";
 import { agentdCommand, programEnvironment } from "../../harness/program.ts";
 import { freePort } from "./free-port.ts";
+
+const listenInOther = keepAgentd();
+const testInOther = keepAgentd();
 
 interface Place extends AsyncDisposable {
   readonly url: string;
   start(): Promise<GatewayProcess>;
   webhook(words: readonly string[]): Promise<Outcome>;
+  /** The same in two other processes. */
+  listenInOther(words: readonly string[]): Promise<Outcome>;
+  testInOther(words: readonly string[]): Promise<Outcome>;
   /** The same in a process of its own, which knows no secrets yet. */
   inNewProcess(words: readonly string[], input?: string): Promise<Outcome>;
   /** Runs `webhook listen` until `onOutput` stops it. */
@@ -36,6 +42,8 @@ async function createPlace(): Promise<Place> {
     url: `http://127.0.0.1:${port}/webhooks`,
     start: place.start,
     webhook: (words) => keptAgentd(["webhook", ...words], env),
+    listenInOther: (words) => listenInOther(["webhook", ...words], env),
+    testInOther: (words) => testInOther(["webhook", ...words], env),
     inNewProcess: (words, input) => agentd(["webhook", ...words], env, input),
     listen: (words, onOutput) => listen(env, words, onOutput),
     [Symbol.asyncDispose]: () => place[Symbol.asyncDispose](),
@@ -165,13 +173,14 @@ test("listen proves itself the way the route demands: by a preset's signature, a
     path: ["--auth", "path"],
   };
   for (const [name, options] of Object.entries(routes)) {
-    const made = await place.webhook(["subscribe", name, "--secret", "canary-s1", ...options]);
+    // Neither listens with, nor tests, a secret that its process has read before.
+    const made = await place.webhook(["subscribe", name, "--secret", `canary-of-${name}`, ...options]);
     assert.equal(made.code, 0, made.stderr);
-    const done = await place.inNewProcess(["listen", name, "--event", "push", "--once"]);
+    const done = await place.listenInOther(["listen", name, "--event", "push", "--once"]);
     assert.equal(done.code, 0, `${name}: ${done.stdout}${done.stderr}`);
     assert.match(done.stdout, /signature pass/);
     assert.ok(!(done.stdout + done.stderr).includes("canary"), done.stdout);
-    const tested = await place.inNewProcess(["test", name]);
+    const tested = await place.testInOther(["test", name]);
     assert.equal(tested.code, 0, `${name}: ${tested.stdout}`);
     assert.ok(!tested.stdout.includes("canary"), tested.stdout);
   }
