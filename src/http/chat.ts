@@ -19,7 +19,7 @@ import {
   type ChunkOptions,
 } from "../../generated/http/chat.gen.ts";
 import type { AssistantPart, Message, ModelSettings } from "../agent/engine.ts";
-import type { Prompt } from "../agent/run/run.ts";
+import { type Prompt, toRunEvent } from "../agent/run/run.ts";
 import { findSession, nameOfId, type SessionAddress } from "../agent/session/session.ts";
 import { ServiceError } from "../base/errors.ts";
 import type { HttpContext, HttpDeps } from "./deps.ts";
@@ -49,11 +49,11 @@ import {
   failureOf,
   idempotencyOf,
   openAnswer,
-  runEvents,
   runHeaders,
   shuttingDown,
   startRun,
   stopWhenGone,
+  type EventGroups,
 } from "./prompt/submission.ts";
 import { UNKNOWN_TOOL, type UnmatchedResult } from "./responses/input-items.ts";
 
@@ -77,8 +77,7 @@ export async function createChatCompletion(
   const isMine = chat.cancelOnDisconnect && !started.isJoined;
   const stopWatching = isMine ? stopWhenGone(signal, runId, deps) : () => {};
   const options = answerOptions(chat);
-  if (!chat.stream)
-    return collect(head, runEvents(started.events), { headers, options }).finally(stopWatching);
+  if (!chat.stream) return collect(head, started.events, { headers, options }).finally(stopWatching);
   const opened = await openAnswer(started.events, deps.clock);
   if (opened.failure) return failedAnswer(opened.failure, { headers, toolRan: false, event: opened.end });
   return { status: 200, headers, stream: frames(head, opened.events, options) };
@@ -97,14 +96,14 @@ function answerOptions(chat: ChatRequest): AnswerOptions {
 /** Returns the whole answer when the run ends. */
 async function collect(
   head: ChatHead,
-  events: AsyncIterable<RunEvent>,
+  groups: EventGroups,
   { headers, options }: { readonly headers: ReturnType<typeof runHeaders>; readonly options: AnswerOptions },
 ): Promise<HttpResponse<"createChatCompletion">> {
   const texts: string[] = [];
   const reasoning: string[] = [];
   const calls: ChatToolCall[] = [];
   let toolRan = false;
-  for await (const event of events) {
+  const answerOf = (event: RunEvent): HttpResponse<"createChatCompletion"> | undefined => {
     if (event.event === "message.completed" && event.text !== "") texts.push(event.text);
     if (event.event === "reasoning.completed" && options.showReasoning) reasoning.push(event.text);
     if (event.event === "tool.started") toolRan = true;
@@ -123,7 +122,13 @@ async function collect(
       return { status: 200, headers, body: completion(head, end) };
     }
     const failure = failureOf(event);
-    if (failure) return failedAnswer(failure, { headers, toolRan, event });
+    return failure && failedAnswer(failure, { headers, toolRan, event });
+  };
+  for await (const group of groups) {
+    for (const event of group) {
+      const answer = answerOf(toRunEvent(event));
+      if (answer) return answer;
+    }
   }
   throw shuttingDown();
 }

@@ -73,11 +73,11 @@ function assemble(
   const onUncertain = () => {
     followers.look();
     feed.look();
-    driver.announce(undefined);
+    driver.announce?.(undefined);
   };
   const onChanges = () => {
     feed.look();
-    driver.announce([FEED_SCOPE]);
+    driver.announce?.([FEED_SCOPE]);
   };
   const group = new GroupCommitter(driver, onProblem, onUncertain, onChanges);
   const holder = { owner, ownerIsDead: (other: string) => isOwnerDead(other, owner) };
@@ -124,7 +124,7 @@ function createJournal(driver: Driver, followers: Followers): Journal {
   const publish = (tx: Tx, sessionId: string, numbered: readonly JournalEvent[]) => {
     tx.afterCommit(() => {
       followers.publish(sessionId, numbered);
-      driver.announce(scopesOf(sessionId, numbered));
+      driver.announce?.(scopesOf(sessionId, numbered));
     });
     return numbered;
   };

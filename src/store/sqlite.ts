@@ -159,10 +159,6 @@ class SqliteDriver implements Driver {
     return () => clearInterval(timer);
   }
 
-  announce(): void {
-    // Other processes poll.
-  }
-
   async close(): Promise<void> {
     this.#reader.close();
     this.#writer.close();

@@ -204,9 +204,14 @@ export const NANO = 1e9;
 const DAY_SECONDS = 86_400;
 export const DAY_MS = 86_400_000;
 
+let latest = { index: Number.NaN, day: "" };
+
 /** Returns the day of a time as `2026-01-31`, in UTC. */
 export function dayOf(ms: number): string {
-  return new Date(ms).toISOString().slice(0, 10);
+  const index = Math.floor(ms / DAY_MS);
+  // Each run asks, and nearly all ask for the same day.
+  if (index !== latest.index) latest = { index, day: new Date(ms).toISOString().slice(0, 10) };
+  return latest.day;
 }
 
 /** Returns the seconds until the next midnight (UTC), at least 1. */

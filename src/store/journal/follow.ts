@@ -79,8 +79,7 @@ export class Followers {
   publish(sessionId: string, events: readonly JournalEvent[]): void {
     if (this.#byScope.size === 0) return;
     this.#byScope.get(`s:${sessionId}`)?.forEach((follower) => follower.offer(events));
-    const runs = new Set(events.map((event) => event.runId));
-    for (const runId of runs) {
+    for (const runId of runsOf(events)) {
       const followers = runId === null ? undefined : this.#byScope.get(`r:${runId}`);
       if (!followers) continue;
       const own = events.filter((event) => event.runId === runId);
@@ -320,6 +319,14 @@ class Follower implements PageReader, Watcher {
   #numberOf(event: JournalEvent): number {
     return "runId" in this.scope ? (event.runSeq ?? 0) : event.seq;
   }
+}
+
+/** Returns the runs of the events. Nearly always all are of one run. */
+function runsOf(events: readonly JournalEvent[]): Iterable<string | null> {
+  const [first] = events;
+  if (!first) return [];
+  const isOne = events.every(({ runId }) => runId === first.runId);
+  return isOne ? [first.runId] : new Set(events.map(({ runId }) => runId));
 }
 
 // Pages

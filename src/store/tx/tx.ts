@@ -172,8 +172,11 @@ export interface Driver {
    * `scopes` names what changed (see `scopeKey`); undefined means that anything may have.
    */
   watch(wake: (scopes: readonly string[] | undefined) => void): () => void;
-  /** Notifies other processes, soon and in one message for many, that these scopes have new events; undefined: any scope. */
-  announce(scopes: readonly string[] | undefined): void;
+  /**
+   * Notifies other processes, soon and in one message for many, that these scopes have new events; undefined: any scope.
+   * Absent: other processes look for themselves.
+   */
+  announce?(scopes: readonly string[] | undefined): void;
   /** Closes the database. No transaction is open. */
   close(): Promise<void>;
 }
