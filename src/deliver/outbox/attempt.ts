@@ -166,13 +166,12 @@ export async function sendRow(
   if (payload === undefined) return { status: "permanent", error: "The message is not valid JSON." };
   const problem = idProblem(platform, payload.value);
   if (problem !== undefined) return { status: "permanent", error: problem };
-  // Most messages name no file.
-  const namesFiles = /"files":|MEDIA:/.test(row.payload);
-  const staged = namesFiles
+  const hasFiles = namesFiles(row);
+  const staged = hasFiles
     ? await stageFiles(row, payload.value, { platform, store, files })
     : { payload: payload.value };
   if ("status" in staged) return staged;
-  const kept = namesFiles ? keptFiles(staged.payload) : [];
+  const kept = hasFiles ? keptFiles(staged.payload) : [];
   const delivery: Delivery = {
     id: row.id,
     address: addressOf(target, row),
@@ -188,8 +187,31 @@ export async function sendRow(
     store.write((tx) => store.outbox.recordProgress(tx, row.id, partsSent));
   if (canRepeat(target, delivery)) return attempt.run(target, delivery, { ...options, saveProgress });
   const start = () => store.write((tx) => store.outbox.start(tx, row.id));
-  const end = await attempt.run(target, delivery, { ...options, saveProgress, start });
+  const isStarted = row.started_at !== null;
+  const end = await attempt.run(target, delivery, {
+    ...options,
+    saveProgress,
+    ...(isStarted ? {} : { start }),
+  });
   return end.status === "stopped" && attempt.isSent ? CUT : end;
+}
+
+/** The files of a message are copied before its first attempt. Most messages name none. */
+function namesFiles({ payload }: Pick<OutboxRow, "payload">): boolean {
+  return /"files":|MEDIA:/.test(payload);
+}
+
+/**
+ * Records, inside the transaction that claims a message, that its request begins, where nothing else comes before it. So
+ * the attempt needs no transaction of its own. Returns the row as it is then.
+ */
+export async function startClaimed(
+  tx: Tx,
+  { outbox }: Store,
+  { row, target }: { readonly row: OutboxRow; readonly target: Target | undefined },
+): Promise<OutboxRow> {
+  if (!target || namesFiles(row) || canRepeatRow(target, row)) return row;
+  return (await outbox.start(tx, row.id)) ? { ...row, started_at: tx.nowMs } : row;
 }
 
 /** Returns whether its target can safely send an outbox message again that may have arrived. */
@@ -223,6 +245,8 @@ interface RecordOptions {
   readonly target: Target | undefined;
   readonly rules: RetryRules;
   readonly settled?: Settled | undefined;
+  /** Present: the sender leases the next message of the ordering key for this time, and sends it next. */
+  readonly nextLeaseMs?: number | undefined;
 }
 
 type Written = Decision | { readonly status: "released" };
@@ -230,13 +254,19 @@ type Written = Decision | { readonly status: "released" };
 /** What was written. `lost`: nothing, because another process holds the lease. */
 export type Recorded = Written | { readonly status: "lost" };
 
+/** `next`: the next message of the ordering key, which this sender holds now. */
+interface RecordedEnd {
+  readonly recorded: Recorded;
+  readonly next?: OutboxRow;
+}
+
 /** Runs {@link recordIn} in a transaction of its own. */
 export async function recordEnd(
   store: Store,
   row: OutboxRow,
   end: AttemptEnd,
   options: RecordOptions,
-): Promise<Recorded> {
+): Promise<RecordedEnd> {
   // The random number is drawn before the transaction, which may run twice.
   const drawn = options.rules.random();
   const rules = { ...options.rules, random: () => drawn };
@@ -251,14 +281,21 @@ async function recordIn(
   tx: Tx,
   store: Store,
   { row, end }: { readonly row: OutboxRow; readonly end: AttemptEnd },
-  { target, rules, settled }: RecordOptions,
-): Promise<Recorded> {
-  const decision = decide(end, (outcome) => evaluate(outcome, row, { target, rules, nowMs: tx.nowMs }));
-  if (decision.status === "lost") return decision;
+  { target, rules, settled, nextLeaseMs }: RecordOptions,
+): Promise<RecordedEnd> {
+  const recorded = decide(end, (outcome) => evaluate(outcome, row, { target, rules, nowMs: tx.nowMs }));
+  if (recorded.status === "lost") return { recorded };
   await storeAttempt(tx, store, { row, end });
-  if (!(await write(tx, store, row.id, decision))) return { status: "lost" };
-  if (decision.status !== "released" && decision.status !== "again") await settled?.(tx, row, decision);
-  return decision;
+  if (recorded.status === "released" || recorded.status === "again") {
+    const isHeld = await postpone(tx, store, row.id, recorded);
+    return { recorded: isHeld ? recorded : { status: "lost" } };
+  }
+  const ended = await store.outbox.end(tx, row.id, { ...recorded, nextLeaseMs });
+  if (!ended) return { recorded: { status: "lost" } };
+  await settled?.(tx, row, recorded);
+  // The messages of one ordering key have one target.
+  const { next } = ended;
+  return next ? { recorded, next: await startClaimed(tx, store, { row: next, target }) } : { recorded };
 }
 
 /** Appends the outcome to the attempt log of the message, before its lease ends. */
@@ -293,22 +330,16 @@ function decide(end: AttemptEnd, evaluated: (outcome: SendOutcome) => Decision):
   }
 }
 
-/** Resolves to false when the lease was lost. */
-function write(tx: Tx, { outbox }: Store, id: string, decision: Written): Promise<boolean> {
-  switch (decision.status) {
-    case "delivered":
-      return outbox.delivered(tx, id);
-    case "again": {
-      const { error, delayMs, isCounted } = decision;
-      return outbox.retryAt(tx, id, { error, atMs: tx.nowMs + delayMs, isCounted });
-    }
-    case "dead":
-      return outbox.dead(tx, id, decision.error);
-    case "unknown":
-      return outbox.unknown(tx, id, decision.error);
-    case "released":
-      return outbox.release(tx, id);
-  }
+/** Makes the message due again. Resolves to false when the lease was lost. */
+function postpone(
+  tx: Tx,
+  { outbox }: Store,
+  id: string,
+  decision: Extract<Written, { readonly status: "again" | "released" }>,
+): Promise<boolean> {
+  if (decision.status === "released") return outbox.release(tx, id);
+  const { error, delayMs, isCounted } = decision;
+  return outbox.retryAt(tx, id, { error, atMs: tx.nowMs + delayMs, isCounted });
 }
 
 /** What happens to a message after an attempt. */
@@ -452,11 +483,12 @@ export class DirectSends {
   /**
    * Records the outcome of an attempt like the dispatcher, which sends the message from then on if it is still pending.
    */
-  record(tx: Tx, row: OutboxRow, end: AttemptEnd): Promise<Recorded> {
+  async record(tx: Tx, row: OutboxRow, end: AttemptEnd): Promise<Recorded> {
     const { targets, store, retryDelaysMs: delaysMs } = this.#options;
     const target = targets.get(parseTarget(row.target).platform);
     const rules = rulesFor(target, { delaysMs, random: Math.random });
-    return recordIn(tx, store, { row, end }, { target, rules });
+    const { recorded } = await recordIn(tx, store, { row, end }, { target, rules });
+    return recorded;
   }
 
   /** Waits up to `graceMs` for the running attempts and cuts the rest. */

@@ -18,6 +18,7 @@ import {
   recordEnd,
   type Recorded,
   type Settled,
+  startClaimed,
   attemptsOf,
   rulesFor,
 } from "./attempt.ts";
@@ -196,7 +197,7 @@ export class Dispatcher {
         const { busy } = this.#slots;
         const { rows, abandoned, waitMs } = await store.write((tx) => this.#claim(tx, busy));
         this.#failures = 0;
-        for (const row of rows) this.#start(row);
+        for (const row of rows) await this.#begin(row);
         if (abandoned.length > 0)
           log.warn("messages may have arrived and are not sent again", { ids: abandoned });
         if (rows.length + abandoned.length === 0 || this.#closing) return Math.min(waitMs, pollMs);
@@ -226,7 +227,9 @@ export class Dispatcher {
     const left = due.filter(({ status }) => status === "leased");
     const abandoned = left.length > 0 ? await this.#settleLost(tx, left) : [];
     const ids = this.#slots.choose(due.filter(({ id }) => !abandoned.includes(id))).map(({ id }) => id);
-    const rows = await store.outbox.claim(tx, { ids, limit: ids.length, leaseMs });
+    const claimed = await store.outbox.claim(tx, { ids, limit: ids.length, leaseMs });
+    const started = claimed.map((row) => startClaimed(tx, store, { row, target: this.#rulesOf(row).target }));
+    const rows = await Promise.all(started);
     return { rows, abandoned, waitMs: Math.min(waitMs, CONTENDED_MS) };
   }
 
@@ -282,17 +285,32 @@ export class Dispatcher {
     const attempt = new Attempt();
     const work = async () => {
       const end = await this.#send(row, attempt);
-      const recorded = this.#record(row, end);
-      // The next claim is queued behind the record, so that both share one commit.
-      release();
-      this.wake();
-      await recorded;
+      // Not while the platform has no free slot: messages of other keys may have waited for longer.
+      const sendsNext = row.ordering_key !== null && !this.#closing && this.#slots.hasFreeSlot(row.target);
+      const recorded = this.#record(row, end, sendsNext);
+      if (!sendsNext) {
+        // The next claim is queued behind the record, so that both share one commit.
+        release();
+        this.wake();
+      }
+      const next = await recorded;
       this.#attempts.delete(row.id);
+      if (sendsNext) release();
+      if (next) await this.#begin(next);
       // It may be due again: polls skip a message while its attempt runs.
-      if (end.status !== "delivered") this.wake();
+      else if (sendsNext || end.status !== "delivered") this.wake();
     };
     this.#attempts.set(row.id, { attempt, done: work() });
     this.#cancelRenewal ??= this.#scheduleRenewal();
+  }
+
+  /** Sends a message that was claimed; when the service stops meanwhile, it is due as before. */
+  async #begin(row: OutboxRow): Promise<void> {
+    const { store, log } = this.#options;
+    if (!this.#closing) return this.#start(row);
+    await store
+      .write((tx) => store.outbox.release(tx, row.id))
+      .catch((error: unknown) => log.warn("cannot release a message", { id: row.id, error }));
   }
 
   #send(row: OutboxRow, attempt: Attempt): Promise<AttemptEnd> {
@@ -300,16 +318,22 @@ export class Dispatcher {
     return sendRow(row, attempt, { targets, store, clock, tracer, files, timeoutMs: sendTimeoutMs });
   }
 
-  /** When the outcome cannot be recorded, the lease expires and the message is sent again with the same id. */
-  async #record(row: OutboxRow, end: AttemptEnd): Promise<void> {
-    const { store, log, settled } = this.#options;
+  /**
+   * Resolves to the next message of the ordering key when it was claimed with `sendsNext`. When the outcome cannot be recorded,
+   * the lease expires and the message is sent again with the same id.
+   */
+  async #record(row: OutboxRow, end: AttemptEnd, sendsNext: boolean): Promise<OutboxRow | undefined> {
+    const { store, log, settled, leaseMs } = this.#options;
     const fields = { id: row.id, target: row.target, ref: row.ref, attempt: row.attempts };
     try {
-      const recorded = await recordEnd(store, row, end, { ...this.#rulesOf(row), settled });
+      const options = { ...this.#rulesOf(row), settled, nextLeaseMs: sendsNext ? leaseMs : undefined };
+      const { recorded, next } = await recordEnd(store, row, end, options);
       this.#logEnd(recorded, fields);
       if (recorded.status === "delivered") await this.#removeFiles(row);
+      return next;
     } catch (error) {
       log.warn("cannot record the outcome of an attempt", { ...fields, error });
+      return undefined;
     }
   }
 
@@ -430,6 +454,11 @@ export class Slots {
       if (fits) taken.add(message, 1);
       return fits;
     });
+  }
+
+  /** Whether the platform of an address, and all together, have a free slot. */
+  hasFreeSlot(target: string): boolean {
+    return !this.isFull && !this.busy.platforms.includes(parseTarget(target).platform);
   }
 
   /** Takes a slot. The returned function releases it. */

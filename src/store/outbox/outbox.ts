@@ -102,6 +102,16 @@ export interface Outbox {
   /** The message may have arrived, and is not sent again: it stays with status unknown. False when the lease was lost. */
   unknown(tx: Tx, id: string, error: string): Promise<boolean>;
   /**
+   * Ends a message as {@link delivered}, {@link dead} or {@link unknown} does. The sender that holds its lease holds the
+   * ordering key: with `nextLeaseMs` it leases the next message of the key for that time, when that one is due. Undefined
+   * when the lease was lost.
+   */
+  end(
+    tx: Tx,
+    id: string,
+    how: EndedMessage & { readonly nextLeaseMs?: number | undefined },
+  ): Promise<{ readonly next?: OutboxRow } | undefined>;
+  /**
    * Settles the attempt of a sender that is gone, once its lease ran out, and records it as lost. Resolves to the changed
    * row; undefined when another process was faster.
    */
@@ -123,6 +133,10 @@ export interface Outbox {
    */
   advance(tx: Tx): Promise<number>;
 }
+
+export type EndedMessage =
+  | { readonly status: "delivered" }
+  | { readonly status: "dead" | "unknown"; readonly error: string };
 
 /** The result for a message whose sender is gone; `error` is for people. */
 export interface LostAttempt {
@@ -158,12 +172,16 @@ export function createOutbox({ owner, ownerIsDead }: Leaseholder): Outbox {
     recordMessage(tx, { ...(row as unknown as SettledRow), id }, { status });
     return row as unknown as SettledRow;
   };
-  const end = async (tx: Tx, id: string, status: "delivered" | "dead" | "unknown", error?: string) => {
-    const values = [status, error === undefined ? null : headOf(error, MAX_ERROR_LENGTH), tx.nowMs];
-    const row = await settle(tx, END, values, { id, status });
-    if (row) await unblockNext(tx, row.ordering_key);
-    return row !== undefined;
+  const end: Outbox["end"] = async (tx, id, { nextLeaseMs, ...how }) => {
+    const error = "error" in how ? headOf(how.error, MAX_ERROR_LENGTH) : null;
+    const row = await settle(tx, END, [how.status, error, tx.nowMs], { id, status: how.status });
+    if (!row) return undefined;
+    const next = await claimNext(rawTx(tx), owner, row.ordering_key, nextLeaseMs);
+    if (next) return { next };
+    await unblockNext(tx, row.ordering_key);
+    return {};
   };
+  const isEnded = async (tx: Tx, id: string, how: EndedMessage) => (await end(tx, id, how)) !== undefined;
   return {
     async enqueue(tx, message) {
       lastMs = Math.max(lastMs, tx.nowMs);
@@ -199,13 +217,14 @@ export function createOutbox({ owner, ownerIsDead }: Leaseholder): Outbox {
     async recordAttempt(tx, id, { attemptLog, isUncertain }) {
       await runLeased(tx, isUncertain ? RECORD_UNCERTAIN : RECORD, [attemptLog], id);
     },
-    delivered: (tx, id) => end(tx, id, "delivered"),
+    delivered: (tx, id) => isEnded(tx, id, { status: "delivered" }),
     async retryAt(tx, id, { error, atMs, isCounted = true }) {
       const values = [headOf(error, MAX_ERROR_LENGTH), atMs, isCounted ? 0 : 1];
       return (await settle(tx, RETRY, values, { id, status: "due" })) !== undefined;
     },
-    dead: (tx, id, error) => end(tx, id, "dead", error),
-    unknown: (tx, id, error) => end(tx, id, "unknown", error),
+    dead: (tx, id, error) => isEnded(tx, id, { status: "dead", error }),
+    unknown: (tx, id, error) => isEnded(tx, id, { status: "unknown", error }),
+    end,
     settleLost,
     release: async (tx, id) => (await settle(tx, RELEASE, [tx.nowMs], { id, status: "due" })) !== undefined,
     onEnqueued(run) {
@@ -213,10 +232,7 @@ export function createOutbox({ owner, ownerIsDead }: Leaseholder): Outbox {
       return () => void listeners.delete(run);
     },
     reclaim: (tx) => reclaim(tx, ownerIsDead),
-    correctAhead(tx) {
-      const soonMs = tx.nowMs + AHEAD_MS;
-      return rawTx(tx).run(CORRECT, [soonMs, soonMs, soonMs, soonMs]);
-    },
+    correctAhead: (tx) => rawTx(tx).run(CORRECT, Array<number>(4).fill(tx.nowMs + AHEAD_MS)),
     advance: async (tx) => (await reclaim(tx, ownerIsDead)) + (await unblockAll(tx)),
   };
 }
@@ -249,6 +265,22 @@ async function claim(raw: RawTx, owner: string, request: ClaimRequest): Promise<
   const claimed = rows.map((row) => ({ ...row }) as unknown as OutboxRow);
   for (const row of claimed) recordMessage(raw, row, { status: "leased" });
   return claimed.sort((a, b) => (a.id < b.id ? -1 : 1));
+}
+
+/** Leases the oldest pending message of an ordering key that no sender holds. Undefined when it is not due. */
+async function claimNext(
+  raw: RawTx,
+  owner: string,
+  orderingKey: string | null,
+  leaseMs: number | undefined,
+): Promise<OutboxRow | undefined> {
+  if (orderingKey === null || leaseMs === undefined) return undefined;
+  const values = [owner, raw.nowMs + leaseMs, raw.nowMs, orderingKey, raw.nowMs];
+  const [row] = await raw.all(TAKE_NEXT, values);
+  if (!row) return undefined;
+  const claimed = { ...row } as unknown as OutboxRow;
+  recordMessage(raw, claimed, { status: "leased" });
+  return claimed;
 }
 
 async function settleLost(tx: Tx, id: string, how: LostAttempt): Promise<OutboxRow | undefined> {
@@ -396,6 +428,8 @@ const TAKE =
   "update outbox set status = 'leased', lease_owner = ?, available_at = ?, attempts = attempts + 1, started_at = null, " +
   "uncertain_at = case when status = 'leased' then coalesce(uncertain_at, attempted_at) else uncertain_at end, " +
   "attempted_at = ?";
+const FIRST_PENDING = `(select id from outbox where ordering_key = ? and ${PENDING} order by id limit 1)`;
+const TAKE_NEXT = `${TAKE}, blocked = 0 where id = ${FIRST_PENDING} and status = 'due' and available_at <= ? returning *`;
 const START = `update outbox set started_at = ? ${LEASED}`;
 const RENEW = `update outbox set available_at = ? ${LEASED}`;
 // The part with an unknown outcome has arrived; the next one begins.
@@ -477,8 +511,8 @@ export async function readBlocked(tx: Tx, orderingKey: string | null, id: string
 /** Unblocks the oldest pending message of the ordering key. */
 export async function unblockNext(tx: Tx, orderingKey: string | null): Promise<void> {
   if (orderingKey === null) return;
-  const first = `(select id from outbox where ordering_key = ? and ${PENDING} order by id limit 1)`;
-  await rawTx(tx).run(`${UNBLOCK} where blocked = 1 and id = ${first}`, [tx.nowMs, tx.nowMs, orderingKey]);
+  const where = `where blocked = 1 and id = ${FIRST_PENDING}`;
+  await rawTx(tx).run(`${UNBLOCK} ${where}`, [tx.nowMs, tx.nowMs, orderingKey]);
 }
 
 /**
