@@ -9,26 +9,23 @@ import process from "node:process";
 import { promisify } from "node:util";
 import { startConsole } from "../test/harness/browser.ts";
 import {
-  askInChat,
+  allow,
+  ask,
   assertOnce,
+  createJob,
   makeRoute,
   mendRoute,
   MOUSE,
-  pressAllow,
-  pressCreateJob,
-  pressReplay,
-  pressRetry,
+  replay,
+  retry,
   runJob,
-  seeAnswer,
   seeCost,
   seeDeadLetter,
-  seeDelivered,
-  seeJob,
+  seeForgery,
   seeRefusal,
-  seeReplay,
   startChatService,
+  undisturbed,
   writeJob,
-  type Visit,
 } from "../test/harness/console-visit.ts";
 import { agentdCommand, programEnvironment } from "../test/harness/program.ts";
 import { startBrowser } from "./test/browser.ts";
@@ -40,37 +37,36 @@ if (!browser) throw new Error("There is no Chromium. Name one in CHROMIUM_PATH."
 Object.assign(process.env, browser.env);
 await using chats = await startChatService();
 await using shown = await startConsole({
-  config: chats.config as Record<string, unknown>,
+  config: chats.config,
   width: 960,
   height: 600,
 });
 const { page, place, url } = shown;
-const visit: Visit = { shown, page, hands: MOUSE, chats };
+const visit = undisturbed({ shown, page, hands: MOUSE, chats });
 
 const [file, ...words] = agentdCommand("open", "--print", "--port", new URL(url).port);
 const { stdout } = await promisify(execFile)(file, words, {
   env: programEnvironment({ AGENTD_HOME: place.home, AGENTD_DATABASE_URL: place.database }),
 });
 await page.goto(/http\S+/.exec(stdout)?.[0] ?? "");
-await askInChat(visit);
+await ask(visit);
 await picture("approval");
-await pressAllow(visit);
-await seeAnswer(visit);
-await seeRefusal(visit, await makeRoute(visit));
+await allow(visit);
+const route = await makeRoute(visit);
+await seeForgery(visit, route);
+await picture("forged");
+await seeRefusal(visit, route);
 await picture("refused");
 await mendRoute(visit);
-await pressReplay(visit);
-await seeReplay(visit);
+await replay(visit);
 await picture("replayed");
 await writeJob(visit);
 await picture("job");
-await pressCreateJob(visit);
-await seeJob(visit);
+await createJob(visit);
 await runJob(visit);
 await seeDeadLetter(visit);
 await picture("dead-letter");
-await pressRetry(visit);
-await seeDelivered(visit);
+await retry(visit);
 await picture("delivered");
 await seeCost(visit);
 await picture("cost");

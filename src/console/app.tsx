@@ -95,9 +95,11 @@ function Page({ name, historyKey, ...props }: LoadedPageProps): JSX.Element {
       () => setProblem("This page could not be loaded. The gateway may have been updated: reload the page."),
     );
   };
+  const isConnected = useStore(connection, ({ kind }) => kind === "open");
   useEffect(() => {
+    // Also what could not be loaded while the gateway was away.
     if (!View) load();
-  }, [name]);
+  }, [name, isConnected]);
   useScroll(historyKey, name, View !== undefined);
   if (problem) return <Problem message={problem} onRetry={() => location.reload()} />;
   return View ? <View {...props} /> : <Loading />;

@@ -135,6 +135,11 @@ test("a removed key ends its sessions, with the socket of an open page", async (
   await page.goto(`/login?next=/chat/new#c=${code}`);
   await composer(page).waitFor();
   await page.getByText("Sign out").waitFor();
+  // Nothing that the page is about to ask for may bring it to the sign-in.
+  await page.waitForFunction(() =>
+    performance.getEntriesByType("resource").some(({ name }) => name.includes("palette-")),
+  );
+  await page.waitForLoadState("networkidle");
   shown.allow(/401|WebSocket connection to/);
   const removed = await shown.request(`/v1/keys/${id}`, { method: "DELETE" });
   assert.ok(removed.ok, await removed.text());

@@ -134,3 +134,34 @@ test("an update reloads once and keeps the draft, even where a proxy keeps the p
   assert.equal(await composer(page).inputValue(), "half a thought");
   assert.equal(loads, 2, "once for the update");
 });
+
+test("what was pressed while the gateway was away is done before the page of an update loads", async () => {
+  await using shown = await startConsole();
+  const body = JSON.stringify({ name: "tea", schedule: "every 1d", prompt: "tea" });
+  const made = await shown.request("/v1/jobs", { method: "POST", body });
+  const { id } = (await made.json()) as { readonly id: string };
+  const page = await shown.open(`/schedule/${id}`);
+  await page.getByText("It has not run yet.").waitFor();
+  let isUpdated = false;
+  await page.route("**/chat", async (route) => {
+    const response = await route.fetch();
+    const text = await response.text();
+    const other = text.replace(/(name="agentd-console" content=)"\w+"/, '$1"another version"');
+    await route.fulfill({ response, body: isUpdated ? other : text });
+  });
+  // The answer comes after the page has heard of the update.
+  const told = page.waitForResponse("**/chat");
+  await page.route("**/run", async (route) => {
+    if (isUpdated) await told;
+    await route.continue();
+  });
+  await shown.kill();
+  await page.getByText("The gateway does not answer.").waitFor();
+  isUpdated = true;
+  await page.getByRole("button", { name: "Run now" }).click();
+  const loaded = page.waitForEvent("load");
+  await shown.restart();
+  await loaded;
+  await page.getByRole("table", { name: "History" }).getByText("done").waitFor();
+  assert.equal(await page.getByRole("table", { name: "History" }).locator("tbody tr").count(), 1);
+});

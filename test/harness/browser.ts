@@ -113,8 +113,7 @@ export async function startConsole(options: ConsoleOptions = {}): Promise<Consol
         // A page that came back by itself may be loading again.
         await each.evaluate(() => void dispatchEvent(new Event("online"))).catch(() => {});
       }
-      for (const each of context.pages())
-        await each.getByText("The gateway does not answer.").waitFor({ state: "detached" });
+      for (const each of context.pages()) await awayBanner(each).waitFor({ state: "detached" });
       state.isDown = false;
     },
     async [Symbol.asyncDispose]() {
@@ -180,6 +179,11 @@ export function conversation(page: Page) {
 /** The composer of the chat. */
 export function composer(page: Page) {
   return page.getByRole("textbox", { name: "Message" });
+}
+
+/** What every page says while it does not reach the gateway. */
+export function awayBanner(page: Page) {
+  return page.getByText("What you write is kept and sent when it is back.");
 }
 
 /** Writes a message and sends it. */

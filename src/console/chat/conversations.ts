@@ -57,7 +57,9 @@ function create(first: string): Kept {
   const source = createState({ ...INITIAL_STATE, maxSettled: MAX_SETTLED });
   const key = createStore(first);
   const problem = createStore("");
-  const chat = new Chat({ call: keepingMessages(), store: source, now: Date.now, leave: () => {} });
+  const beginAgain = (text: string) => chat.open({ kind: "new" }).then(() => chat.submit(text));
+  const call = keepingMessages(first === NEW ? beginAgain : undefined);
+  const chat: Chat = new Chat({ call, store: source, now: Date.now, leave: () => {} });
   const retry = () => {
     problem.update(() => "");
     const target = first === NEW ? ({ kind: "new" } as const) : ({ kind: "saved", ref: first } as const);
@@ -105,11 +107,15 @@ function closeUnused(): void {
   }
 }
 
-/** Returns calls that keep a message in the browser until the gateway has it, however long that takes. */
-function keepingMessages(): GatewayClient["call"] {
+/**
+ * Returns calls that keep a message in the browser until the gateway has it, however long that takes. A session without a
+ * message ends with the gateway: `beginAgain` sends the first message of one to another.
+ */
+function keepingMessages(beginAgain?: (text: string) => Promise<unknown>): GatewayClient["call"] {
+  let isSaved = !beginAgain;
   return (async (method: string, params: Record<string, unknown> = {}, options: object = {}) => {
     const plain = call as (...args: unknown[]) => Promise<unknown>;
-    if (method.endsWith(".respond")) return answerSurely(() => plain(method, params, options));
+    if (REPEATABLE.test(method)) return repeated(() => plain(method, params, options));
     if (method !== "prompt.submit") return plain(method, params, options);
     const id = String(params["client_turn_id"] ?? randomName());
     const sessionId = String(params["session_id"]);
@@ -119,18 +125,27 @@ function keepingMessages(): GatewayClient["call"] {
     const how = { ...(typeof mode === "string" ? { mode } : {}), ...(isPlain ? {} : { isDraft: true }) };
     addPending({ id, sessionId, text, atMs: Date.now(), ...how });
     try {
-      return await plain(method, { ...params, client_turn_id: id }, { ...options, timeoutMs: 0 });
+      const answer = await plain(method, { ...params, client_turn_id: id }, { ...options, timeoutMs: 0 });
+      isSaved = true;
+      return answer;
+    } catch (error) {
+      const isGone = (error as { readonly reason?: unknown }).reason === "session_not_found";
+      if (isGone && isPlain && !isSaved) setTimeout(() => void beginAgain?.(text).catch(() => {}));
+      throw error;
     } finally {
       removePending(id);
     }
   }) as GatewayClient["call"];
 }
 
-/** Answers a question again when the connection broke before it was confirmed: it is taken once, by the question's id. */
-async function answerSurely(answer: () => Promise<unknown>): Promise<unknown> {
+/** Answers are taken once, by the question's id; a session without a message is not saved; the others only read. */
+const REPEATABLE = /\.(respond|create|resume|activate|history)$/;
+
+/** Makes a call again when the connection broke before its answer came. */
+async function repeated(make: () => Promise<unknown>): Promise<unknown> {
   for (;;) {
     try {
-      return await answer();
+      return await make();
     } catch (error) {
       if (!(error instanceof ConnectionCutError)) throw error;
     }

@@ -1,7 +1,7 @@
 /** Who is signed in, what that key may do, and whether the server has a newer console. */
 import type { ConsoleSession, KeyScope } from "../../client/http.ts";
 import { connection, stopGateway } from "./gateway.ts";
-import { forgetToken, leaveForSignIn, messageOf, request } from "./session.ts";
+import { forgetToken, leaveForSignIn, messageOf, request, writesDone } from "./session.ts";
 import { createStore, useStore, type Store } from "./store.ts";
 
 const store = createStore<ConsoleSession | undefined>(undefined);
@@ -10,13 +10,17 @@ export const me: Store<ConsoleSession | undefined> = store;
 
 const RELOADED = "agentd.reloadedFor";
 
-/** Reads who is signed in, and again after each reconnect: the key or the server may be another one. */
+/**
+ * Reads who is signed in, and again after each reconnect: the key or the server may be another one. When the server ended
+ * the connection for good, the sign-in may have ended with it: then the page leaves.
+ */
 export function startMe(ownVersion: string): void {
   void read();
   connection.subscribe(() => {
-    if (connection.get().kind !== "open") return;
-    void read();
-    void reloadWhenUpdated(ownVersion);
+    const { kind, reason } = connection.get();
+    const isRefused = kind === "closed" && reason !== "";
+    if (kind === "open" || isRefused) void read();
+    if (kind === "open") void reloadWhenUpdated(ownVersion);
   });
 }
 
@@ -30,7 +34,7 @@ async function read(): Promise<void> {
   }
 }
 
-/** The page of an updated server names other files: loads it once, with drafts kept. */
+/** The page of an updated server names other files: loads it once, with drafts kept, after what a person has pressed. */
 async function reloadWhenUpdated(ownVersion: string): Promise<void> {
   const page = await fetch("/chat", { headers: { accept: "text/html" } })
     .then((response) => response.text())
@@ -38,6 +42,7 @@ async function reloadWhenUpdated(ownVersion: string): Promise<void> {
   const version = /name="agentd-console" content="([^"]*)"/.exec(page)?.[1];
   if (version === undefined || version === ownVersion || sessionStorage.getItem(RELOADED) === version) return;
   sessionStorage.setItem(RELOADED, version);
+  await writesDone();
   location.reload();
 }
 

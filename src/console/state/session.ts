@@ -41,44 +41,77 @@ type Sent<Data extends Operation> = Omit<Data, "headers"> & {
  * ```
  */
 export async function request<Data extends Operation, Result>(sent: Sent<Data>): Promise<Result> {
-  const response = await sendOperation(sent);
-  return (response.status === 204 ? undefined : await response.json()) as Result;
-}
-
-async function sendOperation({ url, path, query, body, ...rest }: Sent<Operation>): Promise<Response> {
+  const { url, path, query, body, ...rest }: Sent<Operation> = sent;
   const { method = body === undefined ? "GET" : "POST", headers = {}, signal } = rest;
-  const isWrite = method === "POST";
-  return (isWrite ? sendSurely : sendOnce)(addressOf(url, path, query), {
-    method,
-    headers: {
-      ...(body === undefined ? {} : { "content-type": "application/json" }),
-      ...(isWrite ? { "idempotency-key": randomName() } : {}),
-      ...headers,
-    },
-    ...(body === undefined ? {} : { body: JSON.stringify(body) }),
-    ...(signal ? { signal } : {}),
-  });
+  const isPost = method === "POST";
+  const name = randomName();
+  // A change that names the version it is based on was refused if it came second, also by itself.
+  const isRepeatable = isPost || (method === "PATCH" && headers["if-match"] === undefined);
+  const answer = () =>
+    answerTo<Result>(addressOf(url, path, query), {
+      method,
+      headers: {
+        ...(body === undefined ? {} : { "content-type": "application/json" }),
+        ...(isPost ? { "idempotency-key": name } : {}),
+        ...headers,
+      },
+      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+      ...(signal ? { signal } : {}),
+    });
+  return isRepeatable ? surely(answer, signal) : answer();
 }
 
-function sendOnce(address: string, init: RequestInit): Promise<Response> {
-  return send({ baseUrl: location.origin, fetch: signedFetch }, address, init);
+/** Resolves to the JSON of an answer; undefined for an empty one. */
+async function answerTo<Result>(address: string, init: RequestInit): Promise<Result> {
+  const response = await send({ baseUrl: location.origin, fetch: signedFetch }, address, init);
+  const text = await response.text().catch((error: unknown) => {
+    throw init.signal?.aborted === true ? error : new AgentConnectionError(error);
+  });
+  return (text === "" ? undefined : JSON.parse(text)) as Result;
 }
 
 /** How long what a person did waits for a gateway that is away, and how often it is tried. */
 const RESEND_FOR_MS = 120_000;
 const RESEND_EVERY_MS = 500;
 
+const writes = new Set<Promise<unknown>>();
+
+/** Resolves when no change is under way: a page that left now would drop what a person did. */
+export async function writesDone(): Promise<void> {
+  while (writes.size > 0) {
+    await Promise.allSettled(writes);
+    // What follows from an answer, such as another address, comes first.
+    await new Promise((resolve) => setTimeout(resolve));
+  }
+}
+
 /**
- * Sends a write until the gateway answers: it may have done it before the connection broke, and by the idempotency key it
- * does it once.
+ * Sends a change until the gateway answers: it may have been made before the connection broke, and by the idempotency key
+ * it is made once.
  */
-async function sendSurely(address: string, init: RequestInit): Promise<Response> {
+async function surely<Result>(
+  answer: () => Promise<Result>,
+  signal: AbortSignal | undefined,
+): Promise<Result> {
+  const sent = repeat(answer, signal);
+  writes.add(sent);
+  try {
+    return await sent;
+  } finally {
+    writes.delete(sent);
+  }
+}
+
+async function repeat<Result>(
+  answer: () => Promise<Result>,
+  signal: AbortSignal | undefined,
+): Promise<Result> {
   const until = Date.now() + RESEND_FOR_MS;
   for (;;) {
     try {
-      return await sendOnce(address, init);
+      return await answer();
     } catch (error) {
-      const isOver = Date.now() > until || init.signal?.aborted === true;
+      const isOver = Date.now() > until || signal?.aborted === true;
       if (!(error instanceof AgentConnectionError) || isOver) throw error;
       await new Promise((resolve) => setTimeout(resolve, RESEND_EVERY_MS));
     }

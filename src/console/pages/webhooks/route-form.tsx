@@ -209,7 +209,14 @@ export function SecretDialog({ title, route, secret, onClose, children }: Secret
             <Snippet label="Address" text={route.url} />
           </>
         )}
-        {secret === null ? null : (
+        {secret === null ? (
+          route.secrets.length === 0 ? null : (
+            <p>
+              The connection broke before the secret arrived here, and it is not shown again. Rotate the
+              secret of the route to get another one.
+            </p>
+          )
+        ) : (
           <>
             <h3>Secret</h3>
             <Snippet label="Secret" text={secret} />
