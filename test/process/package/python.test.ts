@@ -140,6 +140,7 @@ test("python: the examples of the README pass mypy --strict and do what they say
       "The first call": "the answer\n",
       Streams: "the answer",
       "Runs and approvals": "ok: it ran",
+      "The change feed": "session.created by default\n",
       asyncio: printed["asyncio"],
       Errors: printed["Errors"],
       "The gateway": "approved: rm -rf build\nok: it ran\n",
