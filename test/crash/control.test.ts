@@ -86,7 +86,7 @@ test("a run is steered by way of another process: the text reaches the model or 
   const runs = await begin(place);
   const first = runs.at;
   const second = await place.start();
-  const runId = await runs.start("run: sleep 3; echo slept");
+  const runId = await runs.start("run: until [ -e go ]; do sleep 0.1; done; echo slept");
   runs.at = second;
   await runs.until(runId, "tool.started");
   const { data } = await runs.client.steerRun({
@@ -94,6 +94,7 @@ test("a run is steered by way of another process: the text reaches the model or 
     body: { input: "and mind the gap" },
   });
   assert.equal(data?.accepted, true);
+  await writeFile(join(place.home, "workspace", "go"), "");
   const events = await runs.events(runId);
   assert.equal(events.at(-1)?.event, "run.completed");
   assert.equal(count(events, "run.steer_accepted"), 1);
