@@ -16,7 +16,13 @@ import {
   RECEIVER,
   sendIssue,
 } from "../test/harness/console-webhooks.ts";
-import { calling, saying, startModelServer, type ModelRequest } from "../test/harness/openai-server.ts";
+import {
+  calling,
+  saying,
+  startModelServer,
+  type ModelReply,
+  type ModelRequest,
+} from "../test/harness/openai-server.ts";
 import { startBrowser } from "./test/browser.ts";
 
 const { values } = parseArgs({ options: { all: { type: "string" } } });
@@ -47,6 +53,10 @@ for (const screen of values.all === undefined ? SCREENS.slice(0, 1) : SCREENS) {
     if (path !== undefined) await page.goto(path);
     await page.locator("main h1, main textarea").first().waitFor();
     await page.getByRole("status").filter({ hasText: "Loading" }).first().waitFor({ state: "detached" });
+    // Charts are drawn after the page.
+    await page.waitForFunction(() =>
+      [...document.querySelectorAll(".chart-frame")].every((each) => each.firstChild),
+    );
     const picture = await page.screenshot({ animations: "disabled" });
     const isShown = SHOWN.has(name) && screen === SCREENS[0];
     if (isShown) await writeFile(join(pictures, `console-${name}.png`), picture);
@@ -96,8 +106,18 @@ async function pagesOf(shown: ConsoleTest, page: Page): Promise<readonly (readon
   ];
 }
 
-function answer({ body: { messages } }: ModelRequest) {
-  const text = JSON.stringify(messages);
+function answer({ body }: ModelRequest): ModelReply {
+  const text = JSON.stringify(body.messages);
+  const usage = {
+    prompt_tokens: 1_850 + text.length,
+    completion_tokens: 46,
+    total_tokens: 1_896 + text.length,
+  };
+  const reply = replyTo(text);
+  return "pieces" in reply ? { pieces: [...reply.pieces, { usage }] } : reply;
+}
+
+function replyTo(text: string): ModelReply {
   if (!text.includes("build folder"))
     return saying("Issue 7 asks for a dark theme. ", "It is a duplicate of issue 3.");
   const command = text.includes('"tool"') ? "rm -rf build" : "echo '214 tests passed'";

@@ -83,6 +83,8 @@ test("the inbox shows the questions of all sessions, and an answer there continu
   await card(chat).waitFor();
   const body = JSON.stringify({ input: "run: rm -rf ./from-the-api" });
   assert.equal((await shown.request("/v1/runs", { method: "POST", body })).status, 202);
+  // The tab of every page says how many wait.
+  await chat.waitForFunction(() => document.title === "(2) agentd");
   const inbox = await shown.newPage();
   await inbox.goto("/approvals");
   await inbox.getByText("./from-the-api").waitFor();
