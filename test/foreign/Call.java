@@ -27,12 +27,12 @@ public class Call {
         ChatUserMessage user = new ChatUserMessage().role(ChatUserMessage.RoleEnum.USER)
             .content(new MessageContent(List.of(new ContentPart(part))));
         ChatCompletionRequest request = new ChatCompletionRequest().messages(List.of(new ChatMessage(user)));
-        ChatCompletion completion = new ChatApi(client).createChatCompletion(request, null, null, null, null, null);
+        ChatCompletion completion = new ChatApi(client).createChatCompletion(request, null, null, null, null, null, null);
         System.out.println(completion.getChoices().get(0).getMessage().getContent());
         CreateRunRequest run = new CreateRunRequest().input(new CreateRunRequestInput("hello"));
-        RunAccepted accepted = new RunsApi(client).createRun(run, null, null, null, null);
+        RunAccepted accepted = new RunsApi(client).createRun(run, null, null, null, null, null);
         // Many members of a run that has begun are null.
-        new RunsApi(client).getRun(accepted.getRunId(), null);
+        new RunsApi(client).getRun(accepted.getRunId(), null, null);
         System.out.printf(java.util.Locale.ROOT, "created %.3f%n", accepted.getCreatedAt());
         CreateJobBody wanted = new CreateJobBody().schedule("every 2h").prompt("hello").name("foreign-java");
         JobsApi jobs = new JobsApi(client);

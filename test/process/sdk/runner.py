@@ -157,6 +157,20 @@ async def run_events_from_middle() -> Any:
     return {"first": events[0]["seq"], "last": events[-1]["event"]}
 
 
+async def feed_cut() -> Any:
+    listed = ResponseInfo()
+    await do(client().list_sessions(response=listed))
+    made = [(await do(client().create_session({})))["id"] for _ in range(12)]
+    found: list[str] = []
+    after = listed.headers["x-agent-event-cursor"]
+    async for frame in each(client("cutUrl").stream_events(types_=["session.created"], after=after)):
+        if frame["object"] == "event" and frame["data"]["id"] in made:
+            found.append(frame["data"]["id"])
+        if found and found[-1] == made[-1]:
+            break
+    return {"events": len(found), "in_order": found == made}
+
+
 async def end_of_run(choice: str) -> Any:
     run_id = await start("ask me")
     last: Any = {}

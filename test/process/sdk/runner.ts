@@ -6,6 +6,7 @@ import {
   createAgentClient,
   followResponse,
   streamChatCompletion,
+  streamFeed,
   streamResponse,
   streamRunEvents,
   type ClientOptions,
@@ -175,6 +176,19 @@ export const runners: Readonly<Record<string, Runner>> = {
     await collect(streamRunEvents(here(stage), id));
     const events = await collect(streamRunEvents(here(stage), id, { after: 2 }));
     return { first: events[0]?.seq, last: events.at(-1)?.event };
+  },
+  async feed_cut(stage) {
+    const client = createAgentClient(here(stage));
+    const { response } = await client.listSessions();
+    const after = response.headers.get("x-agent-event-cursor") ?? "";
+    const made: string[] = [];
+    for (let count = 0; count < 12; count++) made.push((await client.createSession({ body: {} })).data.id);
+    const found: string[] = [];
+    for await (const frame of streamFeed(cutting(stage), { after, types: ["session.created"] })) {
+      if (frame.object === "event" && made.includes(frame.data.id)) found.push(frame.data.id);
+      if (found.at(-1) === made.at(-1)) break;
+    }
+    return { events: found.length, in_order: found.join() === made.join() };
   },
   async run_approved(stage) {
     const last = await endOfRun(stage, await startRun(stage, "ask me"), "once");

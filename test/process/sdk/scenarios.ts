@@ -47,6 +47,11 @@ export const scenarios: readonly SdkScenario[] = [
     title: "the events of a run can be read from any event on",
     outcome: { first: 3, last: "run.completed" },
   },
+  {
+    name: "feed_cut",
+    title: "the feed of changes resumes after each cut without loss or repetition",
+    outcome: { events: 12, in_order: true },
+  },
   { name: "run_approved", title: "a run waits for an approval", outcome: { output: "ok: it ran" } },
   { name: "run_denied", title: "a denied tool call does not run", outcome: { ran: false } },
   {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -161,7 +162,7 @@ func endOfRun(choice agentd.ApprovalBodyChoice) string {
 		switch event := stream.Event().Value.(type) {
 		case *agentd.ApprovalRequestEvent:
 			body := &agentd.ApprovalBody{Choice: choice, RequestID: &event.RequestID}
-			must(here().ResolveRunApproval(ctx, id, body))
+			must(here().ResolveRunApproval(ctx, id, body, agentd.ResolveRunApprovalParams{}))
 		case *agentd.RunCompletedEvent:
 			if event.Output != nil {
 				output = *event.Output
@@ -222,6 +223,25 @@ var scenarios = map[string]func() outcome{
 		events := runEvents(here(), id, agentd.StreamRunEventsParams{LastEventID: "2"})
 		return outcome{"first": seq(events[0]), "last": events[len(events)-1].Kind()}
 	},
+	"feed_cut": func() outcome {
+		var listed agentd.ResponseInfo
+		must(here().ListSessions(ctx, agentd.ListSessionsParams{}, agentd.WithResponse(&listed)))
+		var made, found []string
+		for len(made) < 12 {
+			session := must(here().CreateSession(ctx, &agentd.CreateSessionBody{}, agentd.CreateSessionParams{}))
+			made = append(made, session.ID)
+		}
+		after := listed.Header.Get("X-Agent-Event-Cursor")
+		stream := cutting().StreamEvents(ctx, agentd.StreamEventsParams{After: after, Types: []string{"session.created"}})
+		for !slices.Contains(found, made[11]) && stream.Next() {
+			if event, isEvent := stream.Event().Value.(*agentd.FeedEvent); isEvent && slices.Contains(made, event.Data.ID) {
+				found = append(found, event.Data.ID)
+			}
+		}
+		check(stream.Err())
+		check(stream.Close())
+		return outcome{"events": len(found), "in_order": slices.Equal(found, made)}
+	},
 	"run_approved": func() outcome { return outcome{"output": endOfRun("once")} },
 	"run_denied":   func() outcome { return outcome{"ran": strings.Contains(endOfRun("deny"), "it ran")} },
 	"run_cancelled": func() outcome {
@@ -230,7 +250,7 @@ var scenarios = map[string]func() outcome{
 		for stream.Next() {
 			last = stream.Event().Kind()
 			if last == "message.delta" {
-				must(here().StopRun(ctx, id, nil))
+				must(here().StopRun(ctx, id, nil, agentd.StopRunParams{}))
 			}
 		}
 		check(stream.Err())

@@ -32,7 +32,7 @@ func main() {
 			fmt.Print(event.Delta)
 		case *agentd.ApprovalRequestEvent:
 			answer := &agentd.ApprovalBody{Choice: "once", RequestID: &event.RequestID}
-			if _, err := client.ResolveRunApproval(ctx, run.RunID, answer); err != nil {
+			if _, err := client.ResolveRunApproval(ctx, run.RunID, answer, agentd.ResolveRunApprovalParams{}); err != nil {
 				log.Fatal(err)
 			}
 		}
