@@ -153,7 +153,7 @@ async function watchRequests(context: BrowserContext, url: string, problems: str
 
 /** What the browser itself writes about requests that a killed gateway does not answer. */
 const WHILE_DOWN =
-  /ERR_CONNECTION_REFUSED|ERR_CONNECTION_RESET|ERR_EMPTY_RESPONSE|WebSocket connection to|ERR_INCOMPLETE/;
+  /ERR_CONNECTION_REFUSED|ERR_CONNECTION_RESET|ERR_SOCKET_NOT_CONNECTED|ERR_EMPTY_RESPONSE|WebSocket connection to|ERR_INCOMPLETE/;
 
 interface Watched {
   isDown: boolean;
