@@ -328,7 +328,7 @@ export async function assertOnce(visit: Visit): Promise<void> {
     "one message of each run",
   );
   const retried = letters.filter(({ status }) => status !== "dead").map(({ status }) => String(status));
-  assert.equal(retried.length, 1);
+  assert.equal(retried.length, 1, `one message was retried: ${JSON.stringify(letters)}`);
   const [status = ""] = retried;
   assert.ok((mayBeCut ? ["delivered", "unknown"] : ["delivered"]).includes(status), status);
   const arrived = chats.delivered.length;
