@@ -64,6 +64,7 @@ export interface Operations {
     request: { readonly path: NonNullable<T.DeleteResponseData["path"]>; readonly headers: LowercaseKeys<NonNullable<T.DeleteResponseData["headers"]>> };
     response:
       | { readonly status: 200; readonly body: T.DeleteResponseResponses[200] }
+      | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.DeleteResponseErrors[400] }
       | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.DeleteResponseErrors[401] }
       | { readonly status: 403; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.DeleteResponseErrors[403] }
       | { readonly status: 404; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.DeleteResponseErrors[404] }
@@ -75,6 +76,7 @@ export interface Operations {
     request: { readonly path: NonNullable<T.CancelResponseData["path"]>; readonly headers: LowercaseKeys<NonNullable<T.CancelResponseData["headers"]>> };
     response:
       | { readonly status: 200; readonly body: T.CancelResponseResponses[200] }
+      | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CancelResponseErrors[400] }
       | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.CancelResponseErrors[401] }
       | { readonly status: 403; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CancelResponseErrors[403] }
       | { readonly status: 404; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CancelResponseErrors[404] }
@@ -1343,6 +1345,7 @@ export interface Operations {
     request: { readonly headers: LowercaseKeys<NonNullable<T.GetCapabilitiesData["headers"]>> };
     response:
       | { readonly status: 200; readonly body: T.GetCapabilitiesResponses[200] }
+      | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetCapabilitiesErrors[400] }
       | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.GetCapabilitiesErrors[401] }
       | { readonly status: 403; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetCapabilitiesErrors[403] }
       | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetCapabilitiesErrors[429] }
@@ -1890,6 +1893,10 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
     },
     responses: {
       "200": { json: { $ref: "#/components/schemas/DeletedResponse" }, headers: ["x-request-id", "traceparent"] },
+      "400": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
       "401": {
         json: { $ref: "#/components/schemas/ErrorEnvelope" },
         headers: ["x-request-id", "traceparent", "www-authenticate"],
@@ -1934,6 +1941,10 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
     },
     responses: {
       "200": { json: { $ref: "#/components/schemas/ResponseObject" }, headers: ["x-request-id", "traceparent"] },
+      "400": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
       "401": {
         json: { $ref: "#/components/schemas/ErrorEnvelope" },
         headers: ["x-request-id", "traceparent", "www-authenticate"],
@@ -7834,6 +7845,10 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
     },
     responses: {
       "200": { json: { $ref: "#/components/schemas/Capabilities" }, headers: ["x-request-id", "traceparent"] },
+      "400": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
       "401": {
         json: { $ref: "#/components/schemas/ErrorEnvelope" },
         headers: ["x-request-id", "traceparent", "www-authenticate"],

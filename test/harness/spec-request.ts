@@ -106,6 +106,7 @@ function tastesFor(known: Known): Tastes {
 
 /** Values that travel in headers: ones that are right, and ones that break a rule that the spec says in words. */
 const goodHeaders: Readonly<Record<string, Arbitrary<string>>> = {
+  "x-agent-owner": fc.constantFrom("ann", "bob", "*"),
   "x-agent-session-id": fc.constantFrom("s1", "s2"),
   "x-agent-session-key": fc.constantFrom("k1", "k 2"),
   "x-agent-model": fc.constantFrom("demo:demo", "demo"),
@@ -114,6 +115,7 @@ const goodHeaders: Readonly<Record<string, Arbitrary<string>>> = {
   "last-event-id": fc.constantFrom("0", "1"),
 };
 const badHeaders: Readonly<Record<string, Arbitrary<string>>> = {
+  "x-agent-owner": fc.constantFrom("x".repeat(65), "a*b"),
   "x-agent-session-id": fc.constantFrom("a/b", "..", "x".repeat(257)),
   "x-agent-session-key": fc.constant("x".repeat(257)),
   "x-agent-model": fc.constantFrom("nobody:none", "two words"),

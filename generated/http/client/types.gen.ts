@@ -7224,6 +7224,10 @@ export type DeleteResponseData = {
 
 export type DeleteResponseErrors = {
     /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    400: ErrorEnvelope;
+    /**
      * The API key is missing or wrong.
      */
     401: ErrorEnvelope;
@@ -7335,6 +7339,10 @@ export type CancelResponseData = {
 };
 
 export type CancelResponseErrors = {
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    400: ErrorEnvelope;
     /**
      * The API key is missing or wrong.
      */
@@ -13547,6 +13555,10 @@ export type GetCapabilitiesData = {
 };
 
 export type GetCapabilitiesErrors = {
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    400: ErrorEnvelope;
     /**
      * The API key is missing or wrong.
      */
