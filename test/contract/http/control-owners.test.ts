@@ -6,7 +6,7 @@ import { askQuestion, asking, createSession, getSession, list, patch } from "../
 import { responseOf } from "../../harness/responses.ts";
 import { post, startRun } from "../../harness/runs.ts";
 import { assertError, operationsWith, scenario, type NamedOperation } from "../../harness/scenario.ts";
-import { KEY, startTestService } from "../../harness/service.ts";
+import { KEY, startTestService, type TestService } from "../../harness/service.ts";
 
 const SECOND = "second-key-0123456789";
 const ADMIN = "admin-key-01234567890";
@@ -257,3 +257,21 @@ async function ask(
   const text = await response.text();
   return { status: response.status, code: text.startsWith("{") ? JSON.parse(text).error?.code : undefined };
 }
+
+const WRONG_OWNER = { title: "an owner that no key can have is refused" };
+
+async function assertWrongOwner(service: TestService, path: string, method = "GET"): Promise<void> {
+  for (const owner of ["a*b", "x".repeat(65)]) {
+    const answer = await service.request(path, { method, headers: { "x-agent-owner": owner } });
+    const error = await assertError(answer, 400, "invalid_request");
+    assert.match(error.message, /X-Agent-Owner must be the name of one owner: 1 to 64 visible characters/);
+  }
+}
+
+scenario("getCapabilities", 400, WRONG_OWNER, (service) => assertWrongOwner(service, "/v1/capabilities"));
+scenario("cancelResponse", 400, WRONG_OWNER, (service) =>
+  assertWrongOwner(service, "/v1/responses/resp_none/cancel", "POST"),
+);
+scenario("deleteResponse", 400, WRONG_OWNER, (service) =>
+  assertWrongOwner(service, "/v1/responses/resp_none", "DELETE"),
+);
