@@ -20,7 +20,7 @@ crash (what kills it), console (the pages, in Chromium), postgres (what can diff
 PATH: a folder or file below test/; only its tests run.
 
   --watch        run again when a source or test changes
-  --workers N    processes to run files in (default: two more than there are cores)
+  --workers N    processes to run files in (default: three more than there are cores)
   --minutes N    repeat the suite until N minutes have passed; a failure ends it
   --slowest N    print the N slowest files and their CPU time
   --list         print what would run, and what is left out and why
@@ -163,7 +163,7 @@ async function scratchParent(): Promise<string> {
 /** Tests also wait: for PostgreSQL more than for anything else. */
 function defaultWorkers(): number {
   const cores = availableParallelism();
-  return suite === "postgres" || process.env["AGENTD_DATABASE_URL"] ? 2 * cores + 1 : cores + 2;
+  return suite === "postgres" || process.env["AGENTD_DATABASE_URL"] ? 2 * cores + 1 : cores + 3;
 }
 
 /** What starts the program tests what people get, as the sources are now. */
