@@ -91,14 +91,14 @@ async function fill(path: string, events: number): Promise<void> {
   database.exec("begin");
   database.exec(
     `insert into sessions (id, owner, source, meta, transient, last_seq, last_message, queued, lease_until,
-       created_at, updated_at) ${numbers(events / PER_RUN)}
-     select 's_' || ${id}, 'default', 'http', '{}', 1, ${PER_RUN}, 0, 0, 0, ${nowMs}, ${nowMs} from n`,
+       created_at, updated_at, context_seq) ${numbers(events / PER_RUN)}
+     select 's_' || ${id}, 'default', 'http', '{}', 1, ${PER_RUN}, 0, 0, 0, ${nowMs}, ${nowMs}, 0 from n`,
   );
   database.exec(
     `insert into runs (id, session_id, owner, kind, status, model, input, output, metadata, last_seq, last_event,
-       stop_requested, created_at, started_at, updated_at, ended_at) ${numbers(events / PER_RUN)}
+       stop_requested, created_at, started_at, updated_at, ended_at, precedence) ${numbers(events / PER_RUN)}
      select ${id}, 's_' || ${id}, 'default', 'run', 'completed', 'demo:demo', '{"prompt":[]}', 'done', '{}', ${PER_RUN},
-       'run.completed', 0, ${nowMs}, ${nowMs}, ${nowMs}, ${nowMs} from n`,
+       'run.completed', 0, ${nowMs}, ${nowMs}, ${nowMs}, ${nowMs}, 0 from n`,
   );
   database.exec(
     `insert into events (session_id, seq, run_id, run_seq, type, data, created_at) ${numbers(events)}
