@@ -4,8 +4,10 @@ import process from "node:process";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 
+const NO_FEED = ["--import", new URL("no-feed.ts", import.meta.url).href];
+
 /** What a child serves; see server.ts. */
-export type ServerKind = "service" | "bare" | "receiver" | "bare-receiver";
+export type ServerKind = "service" | "bare" | "receiver" | "receiver-without-feed" | "bare-receiver";
 
 /** A server in a process of its own, so that what it costs is told apart from what its clients cost. */
 export interface Server extends AsyncDisposable {
@@ -51,7 +53,7 @@ export async function startServer(kind: ServerKind, answer = "", home?: string):
       ? []
       : ["--cpu-prof", `--cpu-prof-dir=${folder}`, `--cpu-prof-name=${kind}-${Date.now()}.cpuprofile`];
   const child = fork(fileURLToPath(new URL("server.ts", import.meta.url)), [kind], {
-    execArgv: ["--expose-gc", ...profiling],
+    execArgv: ["--expose-gc", ...(kind === "receiver-without-feed" ? NO_FEED : []), ...profiling],
   });
   const exited = once(child, "exit");
   const send = (request: Request) => child.send(request);

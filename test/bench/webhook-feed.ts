@@ -1,17 +1,7 @@
+import { startServer } from "./child.ts";
 import { follow } from "./follower.ts";
 import { runAlone, type BenchRow } from "./row.ts";
-import {
-  BURST,
-  cpuRow,
-  hook,
-  middle,
-  quiet,
-  rateRow,
-  receiver,
-  round,
-  waiting,
-  type Round,
-} from "./webhook.ts";
+import { BURST, cpuRow, hook, middle, quiet, rateRow, round, waiting, type Round } from "./webhook.ts";
 
 const ROUNDS = 6;
 /** Rounds end with their requests, so that both do the same work at the same warmth. */
@@ -21,29 +11,42 @@ const GOAL_RATIO = 0.95;
 /** An event is longer. */
 const MIN_EVENT_BYTES = 200;
 
-/** What accepting webhooks costs with a subscriber of the change feed, by the same without one. */
+/** `silent`: no feed is written. `written`: it is, and nobody follows it. `followed`: one subscriber follows it. */
+type Feed = "silent" | "written" | "followed";
+
+/** What the change feed costs accepting: writing it, and following it beside that on the same two processors. */
 export async function run(): Promise<readonly BenchRow[]> {
-  const alone: Round[] = [];
-  const followed: Round[] = [];
+  const rounds: Readonly<Record<Feed, Round[]>> = { silent: [], written: [], followed: [] };
+  const kinds = Object.keys(rounds) as Feed[];
   for (let n = 0; n < ROUNDS; n++) {
-    // Each goes first as often as the other.
-    for (const isFollowed of n % 2 === 0 ? [true, false] : [false, true]) {
-      (isFollowed ? followed : alone).push(await accept(isFollowed));
-    }
+    // Each goes first as often as the others.
+    const order = [...kinds.slice(n % kinds.length), ...kinds.slice(0, n % kinds.length)];
+    for (const kind of order) rounds[kind].push(await accept(kind));
   }
-  const rates = [middle(followed), middle(alone)] as const;
+  const [silent, written, followed] = [
+    middle(rounds.silent),
+    middle(rounds.written),
+    middle(rounds.followed),
+  ];
+  const {
+    goal: _,
+    met: __,
+    ...beside
+  } = rateRow("  with a subscriber on the same machine, by the feed without one", [followed, written], 0);
   return [
-    rateRow("webhooks accepted with a subscriber of the feed, by without", rates, GOAL_RATIO),
-    cpuRow(rates),
+    rateRow("webhooks accepted with the change feed, by without", [written, silent], GOAL_RATIO),
+    cpuRow([written, silent]),
+    beside,
+    cpuRow([followed, written]),
   ];
 }
 
 /** So many runs may wait in a process: a round is a process of its own. */
-async function accept(isFollowed: boolean): Promise<Round> {
-  await using server = await receiver({});
+async function accept(feed: Feed): Promise<Round> {
+  await using server = await startServer(feed === "silent" ? "receiver-without-feed" : "receiver", "{}");
   await round({ server, load: hook, most: WARM_UP }, ENOUGH_MS);
   await quiet(server);
-  const [follower] = isFollowed ? await follow(server.apiUrl, "/v1/events", 1) : [];
+  const [follower] = feed === "followed" ? await follow(server.apiUrl, "/v1/events", 1) : [];
   const rates = await round({ server, load: waiting, most: BURST }, ENOUGH_MS);
   if (!follower) return rates;
   await quiet(server);
