@@ -77,7 +77,7 @@ test("a stopped delivery appears live, and names its stage and filter", async ()
   await page.waitForURL("**/webhooks/deliveries?result=ignored");
   await page.getByRole("cell", { name: "completed" }).waitFor({ state: "detached" });
   await row.getByRole("link").click();
-  await page.getByRole("heading", { name: "Ignored at the stage filters" }).waitFor();
+  await page.getByRole("heading", { name: "Ignored at the filters stage" }).waitFor();
   const stages = page.getByRole("region", { name: "Stages" }).getByRole("listitem");
   assert.match(await stages.filter({ hasText: "events" }).innerText(), /passed/);
   assert.match(await stages.filter({ hasText: "filters" }).innerText(), /action in[\s\S]*stopped here/);
@@ -100,7 +100,7 @@ test("a request with a wrong secret appears as refused, says why, and cannot be 
   const row = page.getByRole("row").filter({ hasText: "refused" });
   await row.getByText(/secrets of the sender and of the route differ/).waitFor();
   await row.getByRole("link").click();
-  await page.getByRole("heading", { name: "Refused at the stage signature" }).waitFor();
+  await page.getByRole("heading", { name: "Refused at the signature stage" }).waitFor();
   await page.getByText("Set the same secret on both sides").first().waitFor();
   await page.getByText("the body is not kept and the request cannot be replayed").waitFor();
   assert.equal(await page.getByRole("button", { name: "Replay" }).count(), 0);
@@ -156,7 +156,7 @@ test("a dry run with another payload, or another filter, changes nothing in the 
   const before = await stateOf(shown);
   await page.getByRole("link", { name: "Edit and dry-run" }).click();
   await page.getByRole("button", { name: "Try it" }).click();
-  await page.getByRole("heading", { name: "It would stop at the stage filters" }).waitFor();
+  await page.getByRole("heading", { name: "It would stop at the filters stage" }).waitFor();
   const body = page.getByLabel("Body", { exact: true });
   await body.fill((await body.inputValue()).replace("labeled", "opened"));
   await page.getByRole("button", { name: "Try it" }).click();

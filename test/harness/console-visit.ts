@@ -205,7 +205,7 @@ export async function seeForgery(visit: Visit, route: Route): Promise<void> {
   await row.waitFor();
   await visit.decide(async () => {}, "nothing");
   await hands.press(row.getByRole("link"));
-  await page.getByRole("heading", { name: "Refused at the stage signature" }).waitFor();
+  await page.getByRole("heading", { name: "Refused at the signature stage" }).waitFor();
   await page.getByText("Set the same secret on both sides").first().waitFor();
 }
 
@@ -218,7 +218,7 @@ export async function seeRefusal(visit: Visit, route: Route): Promise<void> {
   await row.waitFor();
   await visit.decide(async () => {}, "nothing");
   await hands.press(row.getByRole("link"));
-  await page.getByRole("heading", { name: "Ignored at the stage events" }).waitFor();
+  await page.getByRole("heading", { name: "Ignored at the events stage" }).waitFor();
 }
 
 /** Lets the route take the event, and comes back to the delivery. */

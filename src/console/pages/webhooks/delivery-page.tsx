@@ -66,13 +66,15 @@ function Why({ delivery }: { readonly delivery: Delivery }): JSX.Element {
     <section class="webhook-section" aria-label="Stages">
       {stopped ? (
         <h2>
-          {status === "refused" ? "Refused" : status === "duplicate" ? "A duplicate" : "Ignored"} at the stage{" "}
-          {stopped.stage}
+          {status === "refused" ? "Refused" : status === "duplicate" ? "A duplicate" : "Ignored"} at the{" "}
+          {stopped.stage} stage
         </h2>
       ) : (
         <h2>Every stage passed</h2>
       )}
-      {reason === null ? null : <p class={stopped ? "webhook-reason" : "problem-line"}>{reason}</p>}
+      {reason === null || reason === stopped?.detail ? null : (
+        <p class={stopped ? "webhook-reason" : "problem-line"}>{reason}</p>
+      )}
       {stages ? <Stages stages={stages} /> : null}
     </section>
   );

@@ -243,7 +243,7 @@ function Result({ result, children }: ResultProps): JSX.Element {
   return (
     <section class="dry-run-result" aria-label="Result" aria-live="polite">
       <h2>
-        {stopped ? `It would stop at the stage ${stopped.stage}` : "It would be accepted"}{" "}
+        {stopped ? `It would stop at the ${stopped.stage} stage` : "It would be accepted"}{" "}
         <Badge tone={stopped ? "warn" : "good"}>
           {httpStatus === null ? "not all stages" : `HTTP ${httpStatus}`}
         </Badge>
