@@ -29,7 +29,7 @@ export async function run(): Promise<readonly BenchRow[]> {
   console.error("  beside a chat that hangs ...");
   const behind = await waits(() => Array.from({ length: BACKLOG }, () => "chat:hangs"));
   return [
-    wait(`owed to sent, p99, ${PER_SECOND}/s beside a platform that hangs`, beside, control),
+    wait(`enqueued to sent, p99, ${PER_SECOND}/s beside a platform that hangs`, beside, control),
     wait(`  beside a hanging chat with ${BACKLOG} messages`, behind, control),
     await drain("messages drained, one a chat", spread("chat", DRAINED)),
     await drain(

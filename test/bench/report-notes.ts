@@ -69,7 +69,7 @@ export const notes: Readonly<Record<string, readonly string[]>> = {
       " the CPU time, at a load of 18). That is more than the control reaches when it, too, writes one after the other. The" +
       " control of this row has eight writers, whose commits share one write to the disk.",
     "The limit is that commit: the next request must not begin before the database has it, or a crash would leave more" +
-      " than one message of which nobody knows whether it came. A platform that recognises repeats could get the next" +
+      " than one message that may or may not have come. A platform that recognises repeats could get the next" +
       " message earlier: it needs leases of several messages, and a count of attempts for those that were never sent.",
   ],
   "chat-provider": [
