@@ -54,11 +54,12 @@ export function useCan(scope: KeyScope): boolean {
   );
 }
 
-/** Signs this browser out, and ends its socket. */
-export async function signOut(): Promise<void> {
+/** Signs this browser out, or `everywhere` all browsers of its key, and ends its socket. */
+export async function signOut({ everywhere = false }: { readonly everywhere?: boolean } = {}): Promise<void> {
   // An open socket would try to come back without a session.
   await stopGateway();
-  await request<{ url: string }, unknown>({ url: "/api/console/session", method: "DELETE" });
+  const url = everywhere ? "/api/console/sessions" : "/api/console/session";
+  await request<{ url: string }, unknown>({ url, method: "DELETE" });
   forgetToken();
   leaveForSignIn();
 }

@@ -3,7 +3,7 @@ import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import type { ConsoleSessionEntry } from "../../../client/http.ts";
 import { me, signOut } from "../../state/me.ts";
-import { forgetToken, leaveForSignIn, request } from "../../state/session.ts";
+import { request } from "../../state/session.ts";
 import { useList } from "../../state/resources.ts";
 import { useStore } from "../../state/store.ts";
 import { Badge, Button, Empty, Time } from "../../ui/controls.tsx";
@@ -72,11 +72,7 @@ export function Browsers(): JSX.Element {
           title="Sign out everywhere?"
           action="Sign out everywhere"
           onClose={() => setOpen(false)}
-          onConfirm={async () => {
-            await request<{ url: string }, unknown>({ url: URL, method: "DELETE" });
-            forgetToken();
-            leaveForSignIn();
-          }}
+          onConfirm={() => signOut({ everywhere: true })}
         >
           <p>Every browser with this key, also this one, has to sign in again. The key itself stays.</p>
         </Confirm>
