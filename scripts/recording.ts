@@ -79,7 +79,7 @@ async function record(): Promise<void> {
   if (models.requests.length === 0) throw new Error("the model was never asked");
 }
 
-/** How npm reaches the registry from here. `npm run -s` also hands down that npm says nothing, which is waited for. */
+/** How npm reaches the registry from here. Not the silence of `npm run -s`: what npm says is waited for. */
 function settingsOfNpm(): Record<string, string> {
   const own = Object.entries(process.env).filter(([name]) =>
     /^npm_config_(?!loglevel$)|^NODE_EXTRA_CA_CERTS$/i.test(name),

@@ -7,7 +7,7 @@ type Change = readonly [from: string | RegExp, to: string];
 /**
  * The requests, responses and headers of the server library get the prototypes of Node's, and touching those loads undici: a tenth of
  * what a gateway does until it listens. A class that is linked when the first instance is made behaves the same. The generated
- * client makes one for callers that have none, with headers: a seventh of what most commands do.
+ * client creates a default client, with headers, for callers that bring none: a seventh of what most commands do.
  */
 const CHANGES: readonly (readonly [file: RegExp, changes: readonly Change[]])[] = [
   [

@@ -51,7 +51,7 @@ export async function followLines(
       if (!(error instanceof AgentApiError) || error.code !== "events_expired") throw error;
       warn("The server has restarted, or wrote faster than this could be read: lines may be missing.");
       const sinceMs = newest === undefined ? wanted.sinceMs : newest.time * 1000 + 1;
-      // Where the log is now, in case that none of its new lines is wanted: the old position stays expired.
+      // Where the log is now: if none of its new lines is wanted, the old position would be expired for ever.
       [newest] = await lastLines(api, { level: "debug", sinceMs: undefined }, 1);
       for (const entry of await lastLines(api, { ...wanted, sinceMs }, PAGE)) take(entry);
     }

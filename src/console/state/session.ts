@@ -45,7 +45,7 @@ export async function request<Data extends Operation, Result>(sent: Sent<Data>):
   const { method = body === undefined ? "GET" : "POST", headers = {}, signal } = rest;
   const isPost = method === "POST";
   const name = randomName();
-  // A change that names the version it is based on was refused if it came second, also by itself.
+  // With If-Match, a repetition would be refused because of the change that it repeats.
   const isRepeatable = isPost || (method === "PATCH" && headers["if-match"] === undefined);
   const answer = () =>
     answerTo<Result>(addressOf(url, path, query), {
@@ -58,7 +58,7 @@ export async function request<Data extends Operation, Result>(sent: Sent<Data>):
       ...(body === undefined ? {} : { body: JSON.stringify(body) }),
       ...(signal ? { signal } : {}),
     });
-  return isRepeatable ? surely(answer, signal) : answer();
+  return isRepeatable ? untilAnswered(answer, signal) : answer();
 }
 
 /** Resolves to the JSON of an answer; undefined for an empty one. */
@@ -89,11 +89,11 @@ export async function writesDone(): Promise<void> {
  * Sends a change until the gateway answers: it may have been made before the connection broke, and by the idempotency key
  * it is made once.
  */
-async function surely<Result>(
+async function untilAnswered<Result>(
   answer: () => Promise<Result>,
   signal: AbortSignal | undefined,
 ): Promise<Result> {
-  const sent = repeat(answer, signal);
+  const sent = retry(answer, signal);
   writes.add(sent);
   try {
     return await sent;
@@ -102,7 +102,7 @@ async function surely<Result>(
   }
 }
 
-async function repeat<Result>(
+async function retry<Result>(
   answer: () => Promise<Result>,
   signal: AbortSignal | undefined,
 ): Promise<Result> {
