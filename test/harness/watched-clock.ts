@@ -1,3 +1,4 @@
+import { setImmediate } from "node:timers/promises";
 import { FakeClock } from "./fake-clock.ts";
 
 /** A clock that stands still, and tells when somebody begins to wait. */
@@ -18,6 +19,19 @@ export class WatchedClock extends FakeClock {
   next(ms: number): Promise<void> {
     this.#begun.delete(ms);
     return this.#waitOf(ms).promise;
+  }
+
+  /** Moves on by `ms` whenever somebody may wait that long, until `fact` holds. */
+  async tickUntil<T>(fact: Promise<T>, ms: number): Promise<T> {
+    let holds = false;
+    const settled = fact.finally(() => (holds = true));
+    while (!holds) {
+      const next = this.next(ms);
+      this.tick(ms);
+      await Promise.race([settled, next]);
+      await setImmediate();
+    }
+    return settled;
   }
 
   #waitOf(ms: number): PromiseWithResolvers<void> {

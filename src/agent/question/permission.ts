@@ -79,7 +79,8 @@ export async function permission(
   const now = decide(intent, await scope.policy(), call.tool);
   if (now.outcome === "deny") return refused(now);
   await remember(outcome, decision, { tool: call.tool, title: redact(intent.title), scope });
-  if (await scope.questions.take(outcome.id, { signal: scope.signal })) return undefined;
+  const { sessionId } = scope.subject;
+  if (await scope.questions.take(outcome.id, { sessionId, signal: scope.signal })) return undefined;
   return { status: "aborted", code: "interrupted", text: "Another process used this approval." };
 }
 

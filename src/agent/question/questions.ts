@@ -108,13 +108,21 @@ export class Questions {
   }
 
   /**
-   * Uses an approval, once: false when it was used before, or `signal` aborted meanwhile. True: the call may begin.
+   * Uses an approval, once: false when it was used before, when another process has taken the session over, or when
+   * `signal` aborted meanwhile. True: the call may begin.
    */
-  async take(questionId: string, { signal }: { readonly signal: AbortSignal }): Promise<boolean> {
+  async take(
+    questionId: string,
+    { sessionId, signal }: { readonly sessionId: string; readonly signal: AbortSignal },
+  ): Promise<boolean> {
     const taken = { id: questionId, status: "answered", used_at: null };
-    return this.#store.write(
-      async (tx) => !signal.aborted && (await tx.update("questions", taken, { used_at: tx.nowMs })) === 1,
-    );
+    const lease = { lease_owner: this.#store.owner };
+    return this.#store.write(async (tx) => {
+      if (signal.aborted) return false;
+      // Nobody takes the session over before this is committed.
+      if ((await tx.update("sessions", { id: sessionId, ...lease }, lease)) === 0) return false;
+      return (await tx.update("questions", taken, { used_at: tx.nowMs })) === 1;
+    });
   }
 
   /** Closes questions of an ending run, inside `tx`, that failures of the store may have left open. */

@@ -372,9 +372,8 @@ scenario(
     const begun = (await stored(service)).at(-1)?.id ?? cursorOf(await service.request("/v1/sessions"));
     await createSession(service, "s");
     await stored(service);
-    await clock.wait(60_000);
-    clock.tick(60_000);
-    const frames = await feed.until((frame) => frame.object === "feed.bookmark");
+    const isBookmark = (frame: FeedFrame) => frame.object === "feed.bookmark";
+    const frames = await clock.tickUntil(feed.until(isBookmark), 60_000);
     assert.equal(frames.length, 1);
     const [bookmark] = frames;
     assert.ok(bookmark?.object === "feed.bookmark");

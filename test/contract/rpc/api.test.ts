@@ -236,12 +236,9 @@ rpcScenario(
   "event feed.bookmark",
   { title: "a subscription to other types gets its position once a minute", clock },
   async (host) => {
-    const isIdle = clock.next(60_000);
     await host.result("events.subscribe", { types: ["message.created"] });
     await openSession(host);
-    await isIdle;
-    clock.tick(60_000);
-    const { payload } = await host.event("feed.bookmark");
+    const { payload } = await clock.tickUntil(host.event("feed.bookmark"), 60_000);
     const { body } = await host.result("api.call", {
       operation: "streamEvents",
       query: { after: payload.cursor },

@@ -81,10 +81,27 @@ test("an approval lets one call through: no process can use it again", async () 
   await using other = await createTestAgent({ database: agent.databaseUrl });
   const { runId } = await agent.submit("go", { id: "s", answerable: true });
   const asked = await agent.event(runId, "approval.request");
-  const { signal } = new AbortController();
-  const take = () => other.deps.questions.take(String(asked.data["request_id"]), { signal });
-  assert.equal(await take(), false, "it is not answered yet");
+  const from = { sessionId: "s", signal: new AbortController().signal };
+  const take = ({ deps }: TestAgent) => deps.questions.take(String(asked.data["request_id"]), from);
+  assert.equal(await take(agent), false, "it is not answered yet");
   await answer(agent, asked, { choice: "once" });
   assert.equal((await agent.events(runId)).at(-1)?.data["output"], "ok: ran");
-  assert.equal(await take(), false);
+  assert.deepEqual([await take(agent), await take(other)], [false, false]);
+});
+
+test("a process that lost the session's lease cannot use an approval up", async () => {
+  await using agent = await createTestAgent({
+    tools: [testTool(async () => "ran")],
+    script: callsOnce("rm -rf x"),
+  });
+  await using other = await createTestAgent({ database: agent.databaseUrl });
+  const { runId } = await agent.submit("go", { id: "s", answerable: true });
+  const asked = await agent.event(runId, "approval.request");
+  await agent.store.write(async (tx) => {
+    await tx.update("sessions", { id: "s" }, { lease_owner: other.store.owner });
+  });
+  await answer(other, asked, { choice: "once" });
+  const from = { sessionId: "s", signal: new AbortController().signal };
+  const take = ({ deps }: TestAgent) => deps.questions.take(String(asked.data["request_id"]), from);
+  assert.deepEqual([await take(agent), await take(other)], [false, true]);
 });

@@ -77,6 +77,8 @@ test("a work that looks before it inserts joins what another process inserted me
   const inserted = Promise.withResolvers<void>();
   const slow = store.write(async (tx) => {
     const how = await joinOrInsert(tx);
+    // An insert is sent without waiting for its answer; an answer to what follows it shows that it is done.
+    await tx.find("sessions", { id: row.id });
     inserted.resolve();
     // On PostgreSQL the other looks and inserts while this transaction is open, and waits for its end.
     if (store.dialect === "postgres") await untilBlocked(store);
