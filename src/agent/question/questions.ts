@@ -119,7 +119,7 @@ export class Questions {
     const lease = { lease_owner: this.#store.owner };
     return this.#store.write(async (tx) => {
       if (signal.aborted) return false;
-      // Nobody takes the session over before this is committed.
+      // Also keeps other processes from taking the session over before this is committed.
       if ((await tx.update("sessions", { id: sessionId, ...lease }, lease)) === 0) return false;
       return (await tx.update("questions", taken, { used_at: tx.nowMs })) === 1;
     });
