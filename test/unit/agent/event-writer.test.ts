@@ -228,6 +228,7 @@ for (const stops of [false, true]) {
     const release = holdWrites(t, agent, (options) => options?.durable === false);
     const { runId } = await agent.submit("hi");
     await agent.event(runId, "run.started");
+    while (read < 14) await nextTurn();
     for (let turn = 0; turn < 500; turn++) await nextTurn();
     assert.equal(read, 14, "pieces of 10 kB, of which 128 KiB may wait");
     if (stops) await agent.runs.stop(runId, "enough");

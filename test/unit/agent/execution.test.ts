@@ -3,6 +3,7 @@ import { test } from "node:test";
 import type { Engine, EngineTurn } from "../../../src/agent/engine.ts";
 import { zeroUsage } from "../../../src/agent/usage/usage.ts";
 import { FakeClock } from "../../harness/fake-clock.ts";
+import { WatchedClock } from "../../harness/watched-clock.ts";
 import { callsOnce, createTestAgent, testTool } from "../../harness/agent.ts";
 
 /** An engine that shows what it was given, and ends at once. */
@@ -107,7 +108,7 @@ test("steering that no step took is handed back with the run's end", async () =>
 });
 
 test("on_timeout cancel stops the whole run when no answer comes", async () => {
-  const clock = new FakeClock();
+  const clock = new WatchedClock();
   await using agent = await createTestAgent({
     clock,
     tools: [testTool(async () => "ran")],
@@ -119,6 +120,6 @@ test("on_timeout cancel stops the whole run when no answer comes", async () => {
   });
   const { runId } = await agent.submit("go", { answerable: true });
   await agent.event(runId, "approval.request");
-  clock.tick(1_000);
-  assert.equal((await agent.events(runId)).at(-1)?.type, "run.cancelled");
+  const events = await clock.tickUntil(agent.events(runId), 1_000);
+  assert.equal(events.at(-1)?.type, "run.cancelled");
 });

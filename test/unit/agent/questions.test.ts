@@ -5,7 +5,7 @@ import { MAX_REPLY_CHARACTERS } from "../../../src/agent/question/question.ts";
 import { createClarify } from "../../../src/agent/tools/clarify.ts";
 import { createDelegateTask } from "../../../src/agent/tools/delegate-task.ts";
 import type { ToolContext } from "../../../src/agent/tool/tool.ts";
-import { FakeClock } from "../../harness/fake-clock.ts";
+import { WatchedClock } from "../../harness/watched-clock.ts";
 import { forgetSecret, registerSecret } from "../../../src/base/observe.ts";
 import { callsOnce, createTestAgent, TestVariables, testTool, type TestAgent } from "../../harness/agent.ts";
 
@@ -270,7 +270,7 @@ test("answers from two processes at once: one wins, and both processes see the s
 });
 
 test("a question is closed when its time is over, to the millisecond, and the model reads what to do", async () => {
-  const clock = new FakeClock();
+  const clock = new WatchedClock();
   await using agent = await asking(({ questions }) => questions.clarify(twoQuestions), {
     clock,
     settings: { questionTimeouts: { approvalMs: 0, clarifyMs: 5_000, passwordMs: 0 } },
@@ -278,6 +278,7 @@ test("a question is closed when its time is over, to the millisecond, and the mo
   const { runId } = await agent.submit("go", { id: "s", answerable: true });
   const asked = await agent.event(runId, "clarify.request");
   assert.equal(Number(asked.data["expires_at"]), clock.now() / 1000 + 5);
+  await clock.wait(5_000);
   clock.tick(4_999);
   assert.equal((await agent.deps.questions.open({ runId })).length, 1);
   clock.tick(1);
@@ -290,15 +291,15 @@ test("a question is closed when its time is over, to the millisecond, and the mo
 });
 
 test("a sudo question without an answer in time yields no password and no error", async () => {
-  const clock = new FakeClock();
+  const clock = new WatchedClock();
   await using agent = await asking(async ({ questions }) => [await questions.sudo("sudo ls")], {
     clock,
     settings: { questionTimeouts: { approvalMs: 0, clarifyMs: 0, passwordMs: 1_000 } },
   });
   const { runId } = await agent.submit("go", { id: "s", answerable: true });
   await agent.event(runId, "sudo.request");
-  clock.tick(1_000);
-  assert.equal((await agent.events(runId)).at(-1)?.data["output"], "ok: [null]");
+  const events = await clock.tickUntil(agent.events(runId), 1_000);
+  assert.equal(events.at(-1)?.data["output"], "ok: [null]");
 });
 
 test("stopping the run closes its questions of every kind", async () => {

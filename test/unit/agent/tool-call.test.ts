@@ -3,6 +3,7 @@ import { test } from "node:test";
 import { registerSecret } from "../../../src/base/observe.ts";
 import { ToolError } from "../../../src/agent/tool/tool.ts";
 import { FakeClock } from "../../harness/fake-clock.ts";
+import { WatchedClock } from "../../harness/watched-clock.ts";
 import { ServiceError } from "../../../src/base/errors.ts";
 import { callsOnce, createTestAgent, testTool } from "../../harness/agent.ts";
 
@@ -160,7 +161,7 @@ test("two approvals are open at once and are answered out of order", async () =>
 });
 
 test("an approval that is not answered in time expires as denied, and the run continues", async () => {
-  const clock = new FakeClock();
+  const clock = new WatchedClock();
   await using agent = await createTestAgent({
     clock,
     tools: [ok],
@@ -170,8 +171,7 @@ test("an approval that is not answered in time expires as denied, and the run co
   const { runId } = await agent.submit("go", { answerable: true });
   const request = await agent.event(runId, "approval.request");
   assert.equal(request.data["expires_at"], (clock.now() + 5_000) / 1000);
-  clock.tick(5_000);
-  const events = await agent.events(runId);
+  const events = await clock.tickUntil(agent.events(runId), 5_000);
   assert.equal(events.find(({ type }) => type === "approval.expired")?.data["reason"], "timeout");
   assert.match(events.at(-1)?.data["output"] as string, /no answer came in time/);
   assert.equal(events.find(({ type }) => type === "tool.completed")?.data["code"], "approval_expired");
