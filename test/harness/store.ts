@@ -1,5 +1,7 @@
 import { createHash, randomBytes } from "node:crypto";
+import { once } from "node:events";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { connect, type Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import process from "node:process";
@@ -131,13 +133,32 @@ interface Schema {
 
 type Sql = ReturnType<typeof postgres>;
 
+let connection: Sql | undefined;
+let socket: Socket | undefined;
+let uses = 0;
+
+/** Uses the connection of this process: a new one reads the catalogues first, which takes longer than all that is asked. */
 async function onServer<T>(server: string, work: (sql: Sql) => Promise<T>): Promise<T> {
-  const sql = postgres(server, { max: 1, fetch_types: false, onnotice: () => {} });
+  connection ??= connectTo(server);
+  uses += 1;
+  socket?.ref();
   try {
-    return await work(sql);
+    return await work(connection);
   } finally {
-    await sql.end();
+    uses -= 1;
+    // Between two uses it keeps no process alive.
+    if (uses === 0) socket?.unref();
   }
+}
+
+function connectTo(server: string): Sql {
+  const open = async ({ host: [host], port: [port] }: { host: [string]; port: [number] }) => {
+    socket = connect({ host, port });
+    await once(socket, "connect");
+    return socket;
+  };
+  const options = { max: 1, max_lifetime: null, fetch_types: false, onnotice: () => {}, socket: open };
+  return postgres(server, options as Parameters<typeof postgres>[1]);
 }
 
 async function dropSchema(sql: Sql, name: string): Promise<void> {
@@ -196,20 +217,25 @@ function unlessMissing(error: unknown): [] {
 
 /**
  * Returns a digest of what a schema is: its steps, tables and indexes with their columns, constraints, triggers, functions,
- * and the locks that others hold.
+ * and the locks that others hold. Begins with what depends on the schema, since the catalogues have no index by schema.
  */
 async function shapeOf(sql: Sql, schema: string): Promise<string> {
   const [row] = await sql.unsafe(
-    `with relations as materialized (
-      select oid, relname from pg_class where relnamespace = $1::text::regnamespace
+    `with things as materialized (
+      select classid, objid from pg_depend
+        where refclassid = 'pg_namespace'::regclass and refobjid = $1::text::regnamespace
+    ), relations as materialized (
+      select oid, relname from things join pg_class on oid = objid where classid = 'pg_class'::regclass
     )
     select md5(string_agg(part, ',' order by part)) as shape from (
       select concat_ws(' ', relname, attname, atttypid, attnotnull) as part
         from relations join pg_attribute on attrelid = relations.oid and attnum > 0
+      union all select concat_ws(' ', classid, objid) from things
       union all select name from ${schema}.kysely_migration
-      union all select conname from pg_constraint where connamespace = $1::text::regnamespace
-      union all select tgname from pg_trigger join relations on tgrelid = relations.oid where not tgisinternal
-      union all select proname from pg_proc where pronamespace = $1::text::regnamespace
+      union all select index.relname from relations join pg_index on indrelid = relations.oid
+        join pg_class as index on index.oid = indexrelid
+      union all select conname from relations join pg_constraint on conrelid = relations.oid
+      union all select tgname from relations join pg_trigger on tgrelid = relations.oid where not tgisinternal
       union all select mode from pg_locks join relations on relation = relations.oid where pid <> pg_backend_pid()
     ) as parts`,
     [schema],

@@ -221,3 +221,28 @@ test(
     }
   },
 );
+
+test("a schema that a test changed is not given to another one", only, async () => {
+  const changes = [
+    "alter table sessions add column more text",
+    "alter table sessions alter column title set not null",
+    "alter table sessions add constraint titled check (title <> 'x')",
+    "alter table sessions rename to others",
+    "alter index sessions_leased rename to leased",
+    "drop index sessions_leased",
+    "create table more (id text)",
+    "create function nothing() returns trigger language plpgsql as 'begin return null; end'",
+    "create trigger same before update on sessions execute function suppress_redundant_updates_trigger()",
+    "insert into kysely_migration (name, timestamp) values ('0999_future', '2999-01-01')",
+  ];
+  for (const change of ["select 1", ...changes]) {
+    const database = await createTestDatabase({ isOwn: true });
+    const admin = postgres(database.url.replace("?schema=", "?search_path="), { max: 1 });
+    const [schema] = await admin.unsafe("select current_schema() as name");
+    await admin.unsafe(change);
+    await database.drop();
+    const isThere = (await admin`select 1 from pg_namespace where nspname = ${schema!["name"]}`).length > 0;
+    await admin.end();
+    assert.equal(isThere, change === "select 1", change);
+  }
+});
