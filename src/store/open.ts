@@ -34,7 +34,7 @@ export async function openStore(options: StoreOptions): Promise<Store> {
   const onProblem = options.onProblem ?? (() => {});
   const driver = await openDriver(options, onProblem);
   try {
-    return assemble(driver, await readEpoch(driver.read), { ...options, onProblem });
+    return assemble(driver, driver.epoch ?? (await readEpoch(driver.read)), { ...options, onProblem });
   } catch (error) {
     await driver.close();
     throw error;

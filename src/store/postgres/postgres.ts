@@ -71,6 +71,7 @@ async function currentSchema(writer: PinnedConnection): Promise<string> {
 
 class PostgresDriver implements Driver {
   readonly dialect = "postgres";
+  readonly epoch: string;
   readonly read: Kysely<Tables>;
   readonly #settings: Settings;
   readonly #readers: Sql;
@@ -83,6 +84,7 @@ class PostgresDriver implements Driver {
     { epoch, writer }: { readonly epoch: string; readonly writer: PinnedConnection },
     { now, onProblem }: PostgresOptions,
   ) {
+    this.epoch = epoch;
     this.#settings = settings;
     this.#writer = writer;
     this.#now = now;

@@ -121,7 +121,9 @@ async function appliedSteps(db: Kysely<Tables>, schema: string | undefined): Pro
   const exists =
     schema === undefined
       ? sql`select 1 from sqlite_schema where name = 'kysely_migration'`
-      : sql`select 1 from pg_tables where schemaname = ${schema} and tablename = 'kysely_migration'`;
+      : // The view pg_tables would load half of the catalogue first.
+        sql`select 1 from pg_class where relname = 'kysely_migration'
+          and relnamespace = (select oid from pg_namespace where nspname = ${schema})`;
   if ((await exists.execute(db)).rows.length === 0) return [];
   const { rows } = await sql<{ name: string }>`select name from ${table} order by name`.execute(db);
   return rows.map((row) => row.name);

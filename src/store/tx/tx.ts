@@ -154,6 +154,8 @@ export function leaseFor({ nowMs }: Pick<Tx, "nowMs">, owner: string, leaseMs: n
  */
 export interface Driver {
   readonly dialect: Dialect;
+  /** See {@link Store.epoch}. Absent: it was not read yet. */
+  readonly epoch?: string;
   readonly read: Kysely<Tables>;
   /**
    * Returns committed rows, by a prepared statement with `?` for its values. A driver that steps through rows MUST stop
