@@ -8,7 +8,7 @@ import {
 } from "./journal/append.ts";
 import { type Driver, findStatement, type Row, type Tx } from "./tx/tx.ts";
 import { Followers, scopeKey, type Page, type PageLimits } from "./journal/follow.ts";
-import { Feed, FEED_SCOPE } from "./feed/feed.ts";
+import { Feed, FEED_SCOPE, type WrittenChanges } from "./feed/feed.ts";
 import { GroupCommitter } from "./tx/group.ts";
 import type { Journal, JournalEvent, Scope } from "./journal/journal.ts";
 import type { Heard } from "./journal/listen.ts";
@@ -75,8 +75,8 @@ function assemble(
     feed.look();
     driver.announce?.(undefined);
   };
-  const onChanges = () => {
-    feed.look();
+  const onChanges = (written: WrittenChanges) => {
+    feed.take(written);
     driver.announce?.([FEED_SCOPE]);
   };
   const group = new GroupCommitter(driver, onProblem, onUncertain, onChanges);

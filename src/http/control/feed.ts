@@ -111,7 +111,7 @@ async function* follow(
     const cursor = cursorOf(store, from);
     yield { event: "feed.ready", id: cursor, data: { object: "feed.ready", cursor, epoch: store.epoch } };
     let sentMs = clock.now();
-    const idle = (ended: AbortSignal) => clock.sleep(BOOKMARK_MS, { signal: ended });
+    const idle = (run: () => void) => clock.after(BOOKMARK_MS, run);
     for await (const { rows, position } of store.feed.follow(from, { signal, idle })) {
       for (const row of rows.filter(isWanted)) {
         const event = toEvent(store, row);

@@ -1,4 +1,4 @@
-import type { Driver, RawTx, Row, Value } from "../tx/tx.ts";
+import { type Driver, type RawTx, type Row, type Value, withoutNul } from "../tx/tx.ts";
 import type { Change, ChangedRun } from "./change.ts";
 import type { Tables } from "../schema/tables.ts";
 
@@ -22,6 +22,24 @@ export interface FeedPage {
   readonly rows: readonly ChangeRow[];
   /** The position behind the page. */
   readonly position: FeedPosition;
+}
+
+export interface FollowOptions {
+  readonly signal: AbortSignal;
+  /** Calls `run` once when nothing changed for a while; the returned function cancels it. */
+  readonly idle: (run: () => void) => () => void;
+}
+
+/** The changes that a transaction wrote, and the id of the one before them. */
+export interface WrittenChanges {
+  readonly rows: readonly ChangeRow[];
+  readonly after: number;
+}
+
+/** The position before the first recent row, and behind the last. */
+interface Span {
+  from: FeedPosition;
+  to: FeedPosition;
 }
 
 const PAGE_ROWS = 500;
@@ -48,8 +66,8 @@ export class Feed {
   readonly #waiting = new Set<() => void>();
   #followers = 0;
   #recent: ChangeRow[] = [];
-  /** The position before the first recent row, and behind the last; undefined without followers. */
-  #span: { from: FeedPosition; to: FeedPosition } | undefined;
+  /** Of the recent rows; undefined without followers. */
+  #span: Span | undefined;
   #isReading = false;
   #isStale = false;
   #unwatch = () => {};
@@ -112,27 +130,17 @@ export class Feed {
   }
 
   /**
-   * Follows the changes of all owners behind a position. Yields pages in order, and an empty page whenever `idle` resolves
-   * before the next change. Ends when `signal` aborts or the store closes.
+   * Follows the changes of all owners behind a position. Yields pages in order, and an empty page whenever `idle` calls back
+   * before the next change; it returns a function that cancels that. Ends when `signal` aborts or the store closes.
    */
-  async *follow(
-    after: FeedPosition,
-    { signal, idle }: { readonly signal: AbortSignal; readonly idle: (signal: AbortSignal) => Promise<void> },
-  ): AsyncGenerator<FeedPage> {
+  async *follow(after: FeedPosition, options: FollowOptions): AsyncGenerator<FeedPage> {
     await this.#enter();
     try {
-      for (let position = after; !signal.aborted && !this.#isClosed;) {
-        const changed = this.#changed(signal);
-        const rows = this.#recentAfter(position) ?? (await this.read({ after: position, limit: PAGE_ROWS }));
-        const last = rows.at(-1);
-        if (last) {
-          changed.cancel();
-          position = toPosition(last);
-          yield { rows, position };
-          continue;
-        }
-        const isChanged = await changed.within(idle);
-        if (!isChanged) yield { rows, position };
+      for (let position = after; !options.signal.aborted && !this.#isClosed;) {
+        const rows = await this.#next(position, options);
+        const last = rows?.at(-1);
+        if (last) position = toPosition(last);
+        if (last || !rows) yield { rows: rows ?? [], position };
       }
     } finally {
       this.#leave();
@@ -146,9 +154,26 @@ export class Feed {
     if (!this.#isReading) void this.#readOn();
   }
 
+  /**
+   * Hands over the changes that this process has just committed: `rows` follow the one with the id `after`. SQLite has one
+   * writer at a time and ids without gaps, so when the followers know that one, nothing is missing and nothing is read.
+   */
+  take({ rows, after }: WrittenChanges): void {
+    const span = this.#span;
+    const isNext = this.#driver.dialect === "sqlite" && span?.to.id === after;
+    // A read that is under way may start the span anew.
+    if (!span || !isNext || this.#isReading) return this.look();
+    this.#keep(rows.map(asStored), span);
+    this.#wake();
+  }
+
   close(): void {
     this.#isClosed = true;
     this.#unwatch();
+    this.#wake();
+  }
+
+  #wake(): void {
     for (const wake of this.#waiting) wake();
   }
 
@@ -185,8 +210,8 @@ export class Feed {
   #recentAfter(position: FeedPosition): readonly ChangeRow[] | undefined {
     const span = this.#span;
     if (!span || isAfter(span.from, position)) return undefined;
-    const index = this.#recent.findIndex((row) => isAfter(row, position));
-    return index < 0 ? [] : this.#recent.slice(index, index + PAGE_ROWS);
+    const known = countUpTo(this.#recent, position);
+    return this.#recent.slice(known, known + PAGE_ROWS);
   }
 
   async #readOn(): Promise<void> {
@@ -199,7 +224,7 @@ export class Feed {
         // The database is away: followers read it themselves when they are woken, and get the error.
         this.#span = undefined;
       }
-      for (const wake of this.#waiting) wake();
+      this.#wake();
     }
     this.#isReading = false;
   }
@@ -208,13 +233,18 @@ export class Feed {
     const rows = await this.read({ after, limit: PAGE_ROWS });
     const span = this.#span;
     if (!span) return;
+    this.#keep(rows, span);
+    if (rows.length === PAGE_ROWS) this.#isStale = true;
+    else if (await this.#hasPending()) setTimeout(() => this.look(), PENDING_MS).unref();
+  }
+
+  #keep(rows: readonly ChangeRow[], span: Span): void {
     const last = rows.at(-1);
     this.#recent.push(...rows);
     if (last) span.to = toPosition(last);
-    const surplus = this.#recent.splice(0, Math.max(0, this.#recent.length - MAX_RECENT)).at(-1);
+    if (this.#recent.length <= MAX_RECENT) return;
+    const surplus = this.#recent.splice(0, this.#recent.length - MAX_RECENT).at(-1);
     if (surplus) span.from = toPosition(surplus);
-    if (rows.length === PAGE_ROWS) this.#isStale = true;
-    else if (await this.#hasPending()) setTimeout(() => this.look(), PENDING_MS).unref();
   }
 
   /** Returns whether rows wait for a transaction that began before them. */
@@ -223,29 +253,32 @@ export class Feed {
     return (await this.#driver.query(`select 1 from changes where tx >= ${HORIZON} limit 1`, [])).length > 0;
   }
 
-  #changed(signal: AbortSignal) {
+  /**
+   * Returns the changes behind a position: none when the caller has to look again, undefined when `idle` called back before
+   * a change.
+   */
+  async #next(
+    position: FeedPosition,
+    { signal, idle }: FollowOptions,
+  ): Promise<readonly ChangeRow[] | undefined> {
+    const known = this.#recentAfter(position);
+    if (known !== undefined && known.length > 0) return known;
     const { promise, resolve } = Promise.withResolvers<boolean>();
-    const over = new AbortController();
     const wake = () => resolve(true);
-    const cancel = () => {
-      this.#waiting.delete(wake);
-      signal.removeEventListener("abort", wake);
-      over.abort();
-    };
+    let cancelIdle = () => {};
+    // Before the read: a change that is committed meanwhile is not missed.
     this.#waiting.add(wake);
     signal.addEventListener("abort", wake, { once: true });
-    const within = async (idle: (signal: AbortSignal) => Promise<void>): Promise<boolean> => {
-      const late = idle(over.signal).then(
-        () => false,
-        () => true,
-      );
-      try {
-        return await Promise.race([promise, late]);
-      } finally {
-        cancel();
-      }
-    };
-    return { cancel, within };
+    try {
+      const rows = known ?? (await this.read({ after: position, limit: PAGE_ROWS }));
+      if (rows.length > 0) return rows;
+      cancelIdle = idle(() => resolve(false));
+      return (await promise) ? [] : undefined;
+    } finally {
+      cancelIdle();
+      this.#waiting.delete(wake);
+      signal.removeEventListener("abort", wake);
+    }
   }
 }
 
@@ -253,6 +286,29 @@ const START: FeedPosition = { tx: 0, id: 0 };
 
 function toPosition({ tx, id }: Row | ChangeRow): FeedPosition {
   return { tx: Number(tx), id: Number(id) };
+}
+
+/** Returns how many of the rows, which are in order, are not behind a position. */
+function countUpTo(rows: readonly ChangeRow[], position: FeedPosition): number {
+  let low = 0;
+  let high = rows.length;
+  while (low < high) {
+    const middle = (low + high) >>> 1;
+    if (isAfter(rows[middle] as ChangeRow, position)) high = middle;
+    else low = middle + 1;
+  }
+  return low;
+}
+
+/** Returns a row as a read would: texts are stored as UTF-8, and without NUL. */
+function asStored(row: ChangeRow): ChangeRow {
+  const text = (value: string) => withoutNul(value.toWellFormed());
+  return {
+    ...row,
+    owner: text(row.owner),
+    ref: text(row.ref),
+    actor: row.actor === null ? null : text(row.actor),
+  };
 }
 
 /** Returns whether `a` is behind `b`. */
@@ -279,20 +335,17 @@ function runsText(from: string): string {
  * time, so its ids are in commit order and `tx` is 0. In PostgreSQL `tx` is the transaction's own id, by which readers
  * know what may still commit before it.
  */
-export async function writeChanges(tx: RawTx, changes: readonly Change[]): Promise<void> {
-  const unknown = changes.flatMap(({ runId, run }) => (runId === undefined || run ? [] : runId));
-  const runIds = [...new Set(unknown)];
-  const [runs, position] = await Promise.all([
-    runIds.length === 0 ? [] : tx.all(RUNS[tx.dialect], [JSON.stringify(runIds)]),
+export async function writeChanges(tx: RawTx, changes: readonly Change[]): Promise<WrittenChanges> {
+  const [runs, [position]] = await Promise.all([
+    readRuns(tx, changes),
     tx.all(tx.dialect === "sqlite" ? LAST : XID, []),
   ]);
-  const byId = new Map(runs.map((run) => [run["id"], run as unknown as ChangedRun]));
-  const last = Number(position[0]?.["id"] ?? 0);
-  const rows = changes.map((change, index) => {
-    const run = change.run ?? byId.get(change.runId ?? null);
+  const [txId, after] = [Number(position?.["tx"] ?? 0), Number(position?.["id"] ?? 0)];
+  const rows = changes.map((change, index): ChangeRow => {
+    const run = change.run ?? (change.runId === undefined ? undefined : runs?.get(change.runId));
     return {
-      tx: Number(position[0]?.["tx"] ?? 0),
-      id: last + index + 1,
+      tx: txId,
+      id: after + index + 1,
       owner: change.owner ?? run?.owner ?? "default",
       type: change.type,
       ref: change.ref,
@@ -302,6 +355,19 @@ export async function writeChanges(tx: RawTx, changes: readonly Change[]): Promi
     };
   });
   await tx.insert("changes", rows);
+  return { rows, after };
+}
+
+/** Returns the runs that changes name but do not bring along. Nearly always there are none. */
+async function readRuns(
+  tx: RawTx,
+  changes: readonly Change[],
+): Promise<ReadonlyMap<string, ChangedRun> | undefined> {
+  const unknown = new Set<string>();
+  for (const { runId, run } of changes) if (runId !== undefined && !run) unknown.add(runId);
+  if (unknown.size === 0) return undefined;
+  const rows = await tx.all(RUNS[tx.dialect], [JSON.stringify([...unknown])]);
+  return new Map(rows.map((row) => [String(row["id"]), row as unknown as ChangedRun]));
 }
 
 function dataOf({ type, data, runId }: Change, run: ChangedRun | undefined): object {

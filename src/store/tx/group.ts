@@ -1,7 +1,7 @@
 /** Commits units of work in groups, translates failures, and decides whether to retry. */
 import { ServiceError } from "../../base/errors.ts";
 import type { Clock } from "../../base/time.ts";
-import { writeChanges } from "../feed/feed.ts";
+import { type WrittenChanges, writeChanges } from "../feed/feed.ts";
 import type { WriteOptions } from "../store.ts";
 import { rawTx, type Driver, type OpenTransaction, type Tx } from "./tx.ts";
 
@@ -34,17 +34,17 @@ export class GroupCommitter {
   /** A failed commit may have succeeded nevertheless. */
   #isUncertain = false;
   readonly #onUncertain: () => void;
-  readonly #onChanges: (() => void) | undefined;
+  readonly #onChanges: ((written: WrittenChanges) => void) | undefined;
 
   /**
    * Calls `onUncertain` when a commit succeeds after commits with an unknown outcome: their callbacks never ran. Calls
-   * `onChanges` after each commit with recorded changes; without it they are not written.
+   * `onChanges` with the recorded changes after each commit that has some; without it they are not written.
    */
   constructor(
     driver: Driver,
     onProblem: (message: string, error: unknown) => void,
     onUncertain: () => void = () => {},
-    onChanges?: () => void,
+    onChanges?: (written: WrittenChanges) => void,
   ) {
     this.#driver = driver;
     this.#onProblem = onProblem;
@@ -118,13 +118,16 @@ export class GroupCommitter {
   /** Writes what all works counted, and one insert for their changes. */
   async #writeShared(transaction: OpenTransaction): Promise<void> {
     const { counts } = transaction;
-    const changes = this.#onChanges ? transaction.changes : [];
+    const onChanges = this.#onChanges;
+    const changes = onChanges ? transaction.changes : [];
     if (changes.length === 0 && counts.isEmpty) return;
     try {
       const tx = transaction.enter();
       if (!counts.isEmpty) await counts.write(rawTx(tx));
-      if (changes.length > 0) await writeChanges(rawTx(tx), changes);
-      if (changes.length > 0 && this.#onChanges) tx.afterCommit(this.#onChanges);
+      if (onChanges && changes.length > 0) {
+        const written = await writeChanges(rawTx(tx), changes);
+        tx.afterCommit(() => onChanges(written));
+      }
       await tx.finish();
     } catch (error) {
       await transaction.rollback();

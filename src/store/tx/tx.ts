@@ -360,7 +360,7 @@ export function findStatement(table: Table, where: object): Statement {
 /**
  * Returns text that can be bound. NUL becomes U+FFFD: PostgreSQL rejects NUL, and Deno's SQLite cuts the text there.
  */
-function withoutNul(text: string): string {
+export function withoutNul(text: string): string {
   return text.includes("\0") ? text.replaceAll("\0", "\ufffd") : text;
 }
 

@@ -3,17 +3,26 @@ import { test } from "node:test";
 import { Counts } from "../../../src/store/tx/tx.ts";
 import { GroupCommitter } from "../../../src/store/tx/group.ts";
 import type { Change } from "../../../src/store/feed/change.ts";
-import { Feed, type ChangeRow, type FeedPosition } from "../../../src/store/feed/feed.ts";
+import {
+  Feed,
+  type ChangeRow,
+  type FeedPosition,
+  type WrittenChanges,
+} from "../../../src/store/feed/feed.ts";
 import type { Store } from "../../../src/store/store.ts";
 import { openTestStore, testDialect } from "../../harness/store.ts";
 import { sessionRow } from "./rows.ts";
 
 const START = { tx: 0, id: 0 };
 const change = (ref: string): Change => ({ type: "job.updated", ref, owner: "ann", data: {} });
-const never = () => new Promise<void>(() => {});
+const never = () => () => {};
 
 const refs = async (feed: Feed, after: FeedPosition = START): Promise<string[]> =>
   (await feed.read({ after, limit: 1_000 })).map(({ ref }) => ref);
+
+const rowOf = (id: number): ChangeRow => {
+  return { ...change(String(id)), tx: 0, id, created_at: id, actor: null, data: "{}", owner: "ann" };
+};
 
 /** Follows until `count` changes came. */
 async function follow(store: Store, after: FeedPosition, count: number): Promise<readonly ChangeRow[]> {
@@ -126,6 +135,83 @@ test(
   },
 );
 
+test("what followers get at once is what is stored, from either of two stores and for texts that are not valid UTF-16", async (t) => {
+  const { store, openAnother } = await openTestStore(t);
+  const other = await openAnother();
+  const texts = ["plain", "a\0b", "half of a pair \ud83d", "\u2028 and a whole one \u{1f600}"];
+  const total = 3 * texts.length;
+  const following = [follow(store, START, total), follow(other, START, total)];
+  for (const text of texts) {
+    const each: Change = { ...change(text), owner: text, actor: text, data: { of: text } };
+    await store.write((tx) => tx.record(each));
+    await store.write((tx) => tx.record({ ...each, actor: null }));
+    await other.write((tx) => tx.record(each));
+  }
+  const [first, second] = (await Promise.all(following)).map((rows) => rows.map((row) => ({ ...row })));
+  const stored = (await store.feed.read({ after: START, limit: 1_000 })).map((row) => ({ ...row }));
+  assert.equal(stored.length, total);
+  assert.deepEqual(first, stored);
+  assert.deepEqual(second, stored);
+});
+
+test("changes that follow the newest known one need no read, and those behind another process are read", async () => {
+  const rows: ChangeRow[] = [];
+  let reads = 0;
+  const driver = {
+    dialect: "sqlite",
+    watch: () => () => {},
+    query: async (text: string, [, after]: readonly number[]) => {
+      if (text.includes("order by tx desc")) return rows.slice(-1);
+      reads++;
+      return rows.filter(({ id }) => id > Number(after));
+    },
+  };
+  const feed = new Feed(driver as never);
+  const commit = (count: number): WrittenChanges => {
+    const after = rows.length;
+    const made = Array.from({ length: count }, (_, index) => rowOf(after + index + 1));
+    rows.push(...made);
+    return { rows: made, after };
+  };
+  const stop = new AbortController();
+  const seen: number[] = [];
+  let arrived = () => {};
+  const following = (async () => {
+    for await (const page of feed.follow(START, { signal: stop.signal, idle: never })) {
+      seen.push(...page.rows.map(({ id }) => id));
+      arrived();
+    }
+  })();
+  const until = async (count: number) => {
+    while (seen.length < count) await new Promise<void>((resolve) => (arrived = resolve));
+  };
+  while (reads < 1) await new Promise((resolve) => setImmediate(resolve));
+  const before = reads;
+  for (let count = 1; count <= 2_100; count += 100) {
+    feed.take(commit(100));
+    await until(seen.length + 1);
+  }
+  assert.equal(reads, before);
+  commit(3);
+  feed.take(commit(2));
+  await until(rows.length);
+  assert.equal(reads, before + 1);
+  assert.deepEqual(
+    seen,
+    rows.map(({ id }) => id),
+  );
+  const late = feed.follow({ tx: 0, id: rows.length - 7 }, { signal: stop.signal, idle: never });
+  const page = (await late.next()).value as { readonly rows: readonly ChangeRow[] };
+  assert.deepEqual(
+    page.rows.map(({ id }) => id),
+    rows.slice(-7).map(({ id }) => id),
+  );
+  assert.equal(reads, before + 1);
+  await late.return(undefined);
+  stop.abort();
+  await following;
+});
+
 test("a group of works is one insert of changes, in the order of the works", async () => {
   const sent: string[] = [];
   const share = {
@@ -188,7 +274,7 @@ test("with the feed the webhook bench keeps 95 % of its rate: followers of a pro
   while (reads < 1) await new Promise((resolve) => setImmediate(resolve));
   const before = reads;
   for (let id = 1; id <= 50; id++) {
-    rows.push({ ...change(String(id)), tx: 0, id, created_at: id, actor: null, data: "{}", owner: "ann" });
+    rows.push(rowOf(id));
     feed.look();
     await all(id);
   }
