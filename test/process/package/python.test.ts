@@ -36,7 +36,10 @@ function missingPython(): string | undefined {
 
 const skip = missingPython() ?? false;
 
-/** Compiled files stay out of the repository; what one test compiled or checked, the next one finds. */
+/** What mypy knows of each file by its content, also of the standard library: later runs find it. */
+const checked = join(import.meta.dirname, "../../../node_modules/.cache/mypy");
+
+/** Compiled files stay out of the repository; what one test compiled, the next one finds. */
 const cacheFolder = oncePerFile(async () => {
   const path = await mkdtemp(join(tmpdir(), "agentd-python-"));
   return { path, [Symbol.asyncDispose]: () => rm(path, { recursive: true, force: true }) };
@@ -50,7 +53,7 @@ async function python(args: readonly string[], env: Readonly<Record<string, stri
     env: programEnvironment({
       PYTHONPATH: `${sdk}:${scripts}`,
       PYTHONPYCACHEPREFIX: cache,
-      MYPY_CACHE_DIR: join(cache, "mypy"),
+      MYPY_CACHE_DIR: checked,
       ...env,
     }),
   });
