@@ -4,7 +4,7 @@ import { once } from "node:events";
 import type { Readable } from "node:stream";
 import type { Outcome } from "./agentd.ts";
 import { oncePerFile } from "./guard.ts";
-import { commandsCommand, programEnvironment } from "./program.ts";
+import { commandsCommand, programEnvironment, type Command } from "./program.ts";
 
 /** Less than the runner waits for a silent test; then the failure shows which command it was. */
 const MAX_LIFE_MS = 240_000;
@@ -26,13 +26,30 @@ export const keptAgentd: Run = keepAgentd();
 
 /** Returns a function as {@link keptAgentd}, with a process of its own. */
 export function keepAgentd(): Run {
-  const open = oncePerFile(async () => new KeptProgram());
+  const open = oncePerFile(
+    async () => new KeptProgram({ command: commandsCommand(), env: programEnvironment() }),
+  );
   return async (words, env = {}) => (await open()).run({ words, env: programEnvironment(env) });
 }
 
-class KeptProgram implements AsyncDisposable {
+export interface KeptOptions {
+  /** What starts the process: as commandsCommand returns it. */
+  readonly command: Command;
+  /** The working folder of the commands; that of the tests unless given. */
+  readonly cwd?: string;
+  /** What the process has while it starts; each command brings its own. */
+  readonly env: Readonly<Record<string, string>>;
+}
+
+/** A process for one command after the other; starts with the first, and again after one that ends it. */
+export class KeptProgram implements AsyncDisposable {
+  readonly #options: KeptOptions;
   #child: ChildProcess | undefined;
   #last: Promise<unknown> = Promise.resolve();
+
+  constructor(options: KeptOptions) {
+    this.#options = options;
+  }
 
   run(call: CommandCall): Promise<Outcome> {
     const outcome = this.#last.then(() => this.#perform(call));
@@ -50,7 +67,7 @@ class KeptProgram implements AsyncDisposable {
 
   /** What the process writes itself comes before what the command does: from programs that it starts, and when it ends. */
   async #perform(call: CommandCall): Promise<Outcome> {
-    const child = (this.#child ??= start());
+    const child = (this.#child ??= start(this.#options));
     const [stdout, stderr] = [textsOf(child.stdout), textsOf(child.stderr)];
     const over = new AbortController();
     const hung = setTimeout(() => child.kill("SIGKILL"), MAX_LIFE_MS);
@@ -79,9 +96,8 @@ function textsOf(stream: Readable | null): { end(): string } {
   return { end: () => (stream?.off("data", take), text) };
 }
 
-function start(): ChildProcess {
-  const [file, ...words] = commandsCommand();
-  const child = spawn(file, words, { env: programEnvironment(), stdio: ["pipe", "pipe", "pipe", "ipc"] });
+function start({ command: [file, ...words], ...options }: KeptOptions): ChildProcess {
+  const child = spawn(file, words, { ...options, stdio: ["pipe", "pipe", "pipe", "ipc"] });
   for (const stream of [child.stdout, child.stderr]) stream?.setEncoding("utf8");
   return child;
 }

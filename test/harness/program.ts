@@ -24,14 +24,17 @@ export function agentdCommand(...words: readonly string[]): Command {
 
 /**
  * Returns the command of one process that runs `agentd` for one command after the other, as {@link agentdCommand} would start
- * it: see commands.ts.
+ * it: see commands.ts. With `built`, that copy of the built program on Node.
  */
-export function commandsCommand(): Command {
+export function commandsCommand(built?: string): Command {
   const script = join(import.meta.dirname, "commands.ts");
   const isSource = isDeno || process.env["AGENTD_TEST_PROGRAM"] === "source";
-  if (isSource) return scriptCommand(script, source);
-  return [process.execPath, ...NURSERY, script, builtProgram()];
+  if (built === undefined && isSource) return scriptCommand(script, source);
+  return [isDeno ? NODE : process.execPath, ...NURSERY, script, built ?? builtProgram()];
 }
+
+/** The pinned one, for what starts on Node alone. */
+const NODE = join(root, "node_modules/.bin/node");
 
 /** A start collects no garbage then, which takes an eighth of its CPU time. */
 const NURSERY = ["--min-semi-space-size=16"];

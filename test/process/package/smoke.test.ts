@@ -17,7 +17,7 @@ test("every command of the installed package runs, prints what it is for, and sh
   await using models = await startModelServer(() => saying("hello"));
   await using installed = await installPackage();
   const commands = await commandsOf(rootCommand);
-  const smoke = new Smoke(installed, commands);
+  const smoke = new Smoke(installed, commands, { isKept: true });
   // In parts, so that the suite shows progress on a slow machine.
   for (const [what, work] of [
     ["webhooks, runs and messages", () => webhooks(smoke, telegram.url)],

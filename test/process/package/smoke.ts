@@ -9,6 +9,8 @@ import process from "node:process";
 import { promisify } from "node:util";
 import type { CommandDef } from "citty";
 import { subCommandNames, subCommandOf } from "../../../src/cli/kit/command.ts";
+import { KeptProgram } from "../../harness/kept-agentd.ts";
+import { commandsCommand } from "../../harness/program.ts";
 import type { Installed } from "./installed.ts";
 
 /** The words behind `agentd`, what stands in its output, and its exit code (default 0). */
@@ -50,15 +52,27 @@ for (const [at, names] of JSON.parse(list).entries()) {
   process.stdout.write("\\0" + (process.exitCode ?? 0) + "\\0");
 }`;
 
+export interface SmokeOptions {
+  /**
+   * Only the first row of each first word starts the program; the others run in a process that has loaded it, since a start
+   * takes more than ten commands. Not for a program that Node cannot import.
+   */
+  readonly isKept?: boolean;
+}
+
 export class Smoke {
   readonly installed: Installed;
   /** Commands that ran with arguments, by their names. */
   readonly ran = new Set<string>();
   readonly failures: string[] = [];
   readonly #commands: ReadonlySet<string>;
+  readonly #started = new Set<string>();
+  readonly #isKept: boolean;
+  #kept: KeptProgram | undefined;
 
-  constructor(installed: Installed, commands: readonly Command[]) {
+  constructor(installed: Installed, commands: readonly Command[], { isKept = false }: SmokeOptions = {}) {
     this.installed = installed;
+    this.#isKept = isKept;
     this.#commands = new Set(commands.map(({ names }) => names.join(" ")));
   }
 
@@ -71,6 +85,8 @@ export class Smoke {
       }
     };
     await Promise.all(Array.from({ length: WORKERS }, worker));
+    await this.#kept?.[Symbol.asyncDispose]();
+    this.#kept = undefined;
   }
 
   /** Returns an empty folder for AGENTD_HOME. */
@@ -92,7 +108,7 @@ export class Smoke {
   async run(home: string, ...rows: readonly Row[]): Promise<string> {
     let last = "";
     for (const [words, wanted, code = 0] of rows) {
-      const outcome = await this.#start(home, words);
+      const outcome = await this.#perform(home, words);
       const text = outcome.stdout + outcome.stderr;
       const about = `agentd ${words.join(" ")} ended with ${String(outcome.code)}: ${text.slice(0, 2_000)}`;
       assert.ok(outcome.code === code, about);
@@ -148,6 +164,18 @@ export class Smoke {
     const [, url = ""] = await output.shows(/listens on (\S+)\n/);
     this.#count(words);
     return { url, stop, [Symbol.asyncDispose]: async () => void (await stop()) };
+  }
+
+  async #perform(home: string, words: readonly string[]) {
+    const [first = ""] = words;
+    if (!this.#isKept || !this.#started.has(first)) {
+      this.#started.add(first);
+      return this.#start(home, words);
+    }
+    const { program, elsewhere: cwd } = this.installed;
+    const env = this.installed.environment({ AGENTD_HOME: home });
+    this.#kept ??= new KeptProgram({ command: commandsCommand(await realpath(program)), cwd, env });
+    return this.#kept.run({ words, env });
   }
 
   #spawn(home: string, words: readonly string[]): ChildProcess {
