@@ -34,7 +34,8 @@ const CANARY = "agentd-canary-7Qx2Zk";
 const PATIENCE_MS = 200_000;
 /** How long an attack may go on that would never end. */
 const ENDLESS_MS = 1_000;
-const LIMITS = { maxProcesses: 200, maxMemoryBytes: 1_073_741_824 };
+/** Of memory what the largest program of the attacks takes, Java, with room: what fills it takes longer to reach a higher limit. */
+const LIMITS = { maxProcesses: 200, maxMemoryBytes: 402_653_184 };
 /** Several times as many as agentd allows: on a busy machine it sees late that an attack starts processes without end. */
 const MAX_TASKS = 1_500;
 const found = await findSandbox();

@@ -313,7 +313,7 @@ const floods: readonly Attack[] = [
   untried("fills the memory by a shell", "a=x; while :; do a=$a$a; done"),
   untried(
     "fills the memory by files",
-    "dd if=/dev/zero of=/dev/shm/x bs=1M; dd if=/dev/zero of={user}/x bs=1M count=4096",
+    "dd if=/dev/zero of=/dev/shm/x bs=1M; dd if=/dev/zero of={user}/x bs=1M count=512",
   ),
   endless("fills the disk by one file", "dd if=/dev/zero of=big bs=1M count=200000; ls -l big; rm -f big"),
   endless("prints without end", "yes"),
