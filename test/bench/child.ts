@@ -4,10 +4,10 @@ import process from "node:process";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 
-const NO_FEED = ["--import", new URL("no-feed.ts", import.meta.url).href];
+const FEED_SWITCH = ["--import", new URL("feed-switch.ts", import.meta.url).href];
 
 /** What a child serves; see server.ts. */
-export type ServerKind = "service" | "bare" | "receiver" | "receiver-without-feed" | "bare-receiver";
+export type ServerKind = "service" | "bare" | "receiver" | "receiver-with-switch" | "bare-receiver";
 
 /** A server in a process of its own, so that what it costs is told apart from what its clients cost. */
 export interface Server extends AsyncDisposable {
@@ -21,6 +21,8 @@ export interface Server extends AsyncDisposable {
   calls(): Promise<number>;
   /** What the process holds after a garbage collection. */
   memory(): Promise<Memory>;
+  /** Whether a receiver with a switch writes the changes of the feed. At first it does. */
+  writeFeed(isWritten: boolean): void;
   /** Lets go what waits for it: a run `held ...`, the fan-out of a bare server. */
   go(): void;
 }
@@ -39,6 +41,8 @@ export type Reply =
   | { readonly memory: Memory };
 export type Request =
   | { readonly answer: string; readonly home: string | undefined }
+  /** For feed-switch.ts. */
+  | { readonly feed: boolean }
   | { readonly ask: "cpu" | "calls" | "memory" | "go" | "stop" };
 
 /**
@@ -53,7 +57,7 @@ export async function startServer(kind: ServerKind, answer = "", home?: string):
       ? []
       : ["--cpu-prof", `--cpu-prof-dir=${folder}`, `--cpu-prof-name=${kind}-${Date.now()}.cpuprofile`];
   const child = fork(fileURLToPath(new URL("server.ts", import.meta.url)), [kind], {
-    execArgv: ["--expose-gc", ...(kind === "receiver-without-feed" ? NO_FEED : []), ...profiling],
+    execArgv: ["--expose-gc", ...(kind === "receiver-with-switch" ? FEED_SWITCH : []), ...profiling],
   });
   const exited = once(child, "exit");
   const send = (request: Request) => child.send(request);
@@ -92,6 +96,7 @@ export async function startServer(kind: ServerKind, answer = "", home?: string):
       if (!("memory" in told)) throw new Error("the server did not tell its memory");
       return told.memory;
     },
+    writeFeed: (isWritten) => void send({ feed: isWritten }),
     go: () => void send({ ask: "go" }),
     [Symbol.asyncDispose]: async () => {
       send({ ask: "stop" });

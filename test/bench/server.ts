@@ -36,7 +36,7 @@ const kinds: Readonly<Record<string, (answer: string, home: string | undefined) 
   service: runService,
   bare: runBare,
   receiver: runReceiver,
-  "receiver-without-feed": runReceiver,
+  "receiver-with-switch": runReceiver,
   "bare-receiver": runBareReceiver,
 };
 

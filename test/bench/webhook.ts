@@ -15,7 +15,7 @@ const PACED_MS = 5_000;
 const QUIET_MS = 250;
 const QUIET_LOOKS = 40;
 /** Fewer than may wait in a process. */
-export const BURST = 900;
+const BURST = 900;
 const LARGE_REQUESTS = 40;
 const LARGE_BYTES = 1_048_576;
 /** Of the refusals: small, so that one body more is cheap to send. */
@@ -244,7 +244,7 @@ async function compare(
   return [first, second];
 }
 
-export function middle(rounds: readonly Round[], warm = 0): Round {
+function middle(rounds: readonly Round[], warm = 0): Round {
   return {
     answers: rounds.reduce((sum, { answers }) => sum + answers, warm),
     perSecond: median(rounds.map(({ perSecond }) => perSecond)),
@@ -284,11 +284,11 @@ function checkStatuses(
   throw new Error(`${count} of ${driven.answers} answers were ${String(wanted)}`);
 }
 
-export function cpuRow([{ cpuMicros: ours }, { cpuMicros: bare }]: readonly [Round, Round]): BenchRow {
+function cpuRow([{ cpuMicros: ours }, { cpuMicros: bare }]: readonly [Round, Round]): BenchRow {
   return { name: "  server CPU for one", value: ours, unit: "us", control: bare, ratio: ours / bare };
 }
 
-export function rateRow(name: string, [ours, bare]: readonly [Round, Round], goal: number): BenchRow {
+function rateRow(name: string, [ours, bare]: readonly [Round, Round], goal: number): BenchRow {
   const ratio = ours.perSecond / bare.perSecond;
   return {
     name,

@@ -160,3 +160,34 @@ test("a model that cannot use tools fails its test in plain words", async () => 
   assert.equal(empty.code, 1);
   assert.match(empty.stderr, /box:deaf answered without any text/);
 });
+
+test("model detect --url finds the model servers of the gateway's machine, and adds them to its configuration", async () => {
+  await using server = await startModelServer(() => saying("hello from the box"), {
+    "GET /v1/models": async (response) => void response.end(JSON.stringify({ data: [{ id: "m" }] })),
+  });
+  await using place = await createGatewayPlace();
+  await writeFile(
+    join(place.home, "config.yaml"),
+    JSON.stringify({ model: { local_servers: { box: server.baseUrl } } }),
+  );
+  const { url } = await place.start();
+  await using client = await createHome();
+  const env = { AGENTD_HOME: client.home, API_SERVER_KEY: await place.key() };
+  const remote = await keptAgentd(["model", "detect", "--json", "--url", url], env);
+  const here = await keptAgentd(["model", "detect", "--json"], { AGENTD_HOME: place.home });
+  assert.equal(remote.code, 0, remote.stderr);
+  assert.deepEqual(JSON.parse(remote.stdout), JSON.parse(here.stdout));
+  const { servers } = JSON.parse(remote.stdout) as { readonly servers: readonly { readonly name: string }[] };
+  assert.deepEqual(
+    servers.find(({ name }) => name === "box"),
+    { name: "box", base_url: server.baseUrl, models: ["m"] },
+  );
+  const added = await keptAgentd(["model", "detect", "--add", "--url", url], env);
+  assert.match(added.stdout, /^box .*\(added\)\n {2}box:m$/m, added.stderr);
+  const setting = ["config", "get", "model.providers.box.base_url"];
+  assert.equal((await keptAgentd(setting, { AGENTD_HOME: place.home })).stdout, `${server.baseUrl}\n`);
+  assert.equal(
+    (await keptAgentd(setting, { AGENTD_HOME: client.home })).stdout.includes(server.baseUrl),
+    false,
+  );
+});
