@@ -107,6 +107,7 @@ export const schemas: SchemaMap = {
       tool_name: { type: "string" },
       inline_diff: { type: "string" },
       pattern_key: { type: "string" },
+      tool_id: { type: "string" },
       expires_at: { type: ["number", "null"] },
     },
   },
@@ -257,6 +258,7 @@ export const schemas: SchemaMap = {
       choices: { type: ["array", "null"], items: { type: "string" } },
       multi_select: { type: "boolean" },
       questions: { type: "array", items: { $ref: "#/components/schemas/GatewayQuestion" } },
+      tool_id: { type: "string" },
       expires_at: { type: ["number", "null"] },
     },
   },
@@ -1341,6 +1343,7 @@ export const schemas: SchemaMap = {
       prompt: { type: "string" },
       env_var: { type: "string" },
       metadata: { type: "object", additionalProperties: true },
+      tool_id: { type: "string" },
       expires_at: { type: ["number", "null"] },
     },
   },
@@ -2116,7 +2119,12 @@ export const schemas: SchemaMap = {
   SudoAskedPayload: {
     type: "object",
     required: ["request_id", "command", "expires_at"],
-    properties: { request_id: { type: "string" }, command: { type: "string" }, expires_at: { type: ["number", "null"] } },
+    properties: {
+      request_id: { type: "string" },
+      command: { type: "string" },
+      tool_id: { type: "string" },
+      expires_at: { type: ["number", "null"] },
+    },
   },
   SudoExpireEvent: {
     type: "object",

@@ -1,10 +1,20 @@
 /** The order in which the files of a suite run: a file that begins last and takes longest keeps one core busy alone. */
 
 /**
- * The files that take longest, longest first, as `npm run test:process -- --slowest 25` and `npm test -- --slowest 10` list
- * them: by their CPU time, or their duration where they wait. The order of the others matters little.
+ * The files that take longest, longest first, as `npm run test:console -- --slowest 10`, `npm run test:process -- --slowest 25`
+ * and `npm test -- --slowest 10` list them: by their CPU time, or their duration where they wait. The order of the others matters little.
  */
 export const slowestFiles: readonly string[] = [
+  "test/console/visit-kills.test.ts",
+  "test/console/visit.test.ts",
+  "test/console/look-work.test.ts",
+  "test/console/load.test.ts",
+  "test/console/schedule.test.ts",
+  "test/console/look-settings.test.ts",
+  "test/console/look.test.ts",
+  "test/console/offline.test.ts",
+  "test/console/webhooks.test.ts",
+  "test/console/settings.test.ts",
   "test/process/package/smoke.test.ts",
   "test/process/docs/pages.test.ts",
   "test/process/sandbox/attacks.test.ts",

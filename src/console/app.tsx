@@ -6,6 +6,7 @@ import { NAVIGATION, PAGES, ROUTES, type RouteName } from "./pages/routes.ts";
 import { address, matchRoute, navigate, type PageProps } from "./router.ts";
 import { connection, reconnectNow } from "./state/gateway.ts";
 import { me, signOut } from "./state/me.ts";
+import { noticeQuestions } from "./state/notices.ts";
 import { chooseTheme, theme, type Theme } from "./state/preferences.ts";
 import { useList } from "./state/resources.ts";
 import { useStore } from "./state/store.ts";
@@ -202,13 +203,14 @@ function Rail({ path, onSearch }: RailProps): JSX.Element {
   );
 }
 
-/** How many questions wait, in the rail and in the title of the browser's tab. */
+/** How many questions wait, in the rail and in the title of the browser's tab; and their notifications. */
 function WaitingCount(): JSX.Element | null {
   const { items } = useList<Question>("/v1/questions", { status: "open" }, ["question"]);
   const count = items.length;
   useEffect(() => {
     document.title = count === 0 ? "agentd" : `(${count}) agentd`;
   }, [count]);
+  useEffect(() => noticeQuestions(items), [items]);
   if (count === 0) return null;
   return (
     <span class="rail-count">

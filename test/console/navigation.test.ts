@@ -1,5 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import type { Page } from "playwright-core";
+import type { RunAccepted } from "../../generated/http/client/types.gen.ts";
 import { composer, conversation, send, startConsole } from "../harness/browser.ts";
 import { callApi } from "../harness/console-webhooks.ts";
 
@@ -75,8 +77,10 @@ test("Back restores filter and scroll, also after a reload of the page that was 
   for (let index = 0; index < 40; index++)
     await callApi(shown, "/v1/outbox", { target: "local", text: `Message ${index}` });
   const page = await shown.open("/outbox");
-  await page.getByRole("button", { name: /^delivered/ }).click();
+  // A row that came later would move the others.
+  await page.getByRole("button", { name: "delivered 40" }).click();
   await page.waitForURL("**/outbox?state=delivered");
+  await page.waitForFunction(() => document.querySelectorAll("#main tbody tr").length === 40);
   const row = page
     .getByRole("row")
     .filter({ has: page.getByRole("cell", { name: "Message 7", exact: true }) });
@@ -141,4 +145,49 @@ test("a key that may only read sees nothing that it cannot do", async () => {
   await owner.goto("/sessions");
   await owner.getByRole("row").nth(1).waitFor();
   assert.equal(await owner.getByRole("button", { name: /^(Rename|Delete|Fork)/ }).count(), 0);
+});
+
+/** Opens a page and follows the changes. Resolves to what it has read until then, and within the time in which it gathers changes. */
+async function readsOf(page: Page, path: string): Promise<readonly string[]> {
+  const reads: string[] = [];
+  page.on("request", (request) => {
+    const { pathname, search } = new URL(request.url());
+    if (request.method() === "GET" && /^\/(v1|health)/.test(pathname)) reads.push(pathname + search);
+  });
+  const opened = page.waitForEvent("websocket");
+  await page.goto(path);
+  const socket = await opened;
+  const isCursor = ({ payload }: { payload: string | Buffer }) => /"cursor":/.test(String(payload));
+  await socket.waitForEvent("framereceived", isCursor);
+  await page.getByRole("status").filter({ hasText: "Loading" }).first().waitFor({ state: "detached" });
+  await page.clock.runFor(2_000);
+  // Behind everything that the page has asked for.
+  await page.evaluate(async () => (await fetch("/health")).text());
+  return reads.filter((read) => read !== "/health");
+}
+
+test("a page reads each of its lists and objects once when it opens", async () => {
+  await using shown = await startConsole();
+  const body = JSON.stringify({ input: "run: echo 1" });
+  const started = await shown.request("/v1/runs", { method: "POST", body });
+  const { id, session_id: session } = (await started.json()) as RunAccepted;
+  await (await shown.request(`/v1/runs/${id}/events`)).text();
+  await shown.open("/runs");
+  for (const [path, some] of [
+    ["/runs", "/v1/runs?limit=50"],
+    [`/runs/${id}`, `/v1/runs/${id}`],
+    [`/chat/${session}`, "/v1/sessions?limit=50"],
+    ["/approvals", "/v1/questions?limit=50&status=open"],
+    ["/schedule", "/v1/scheduler"],
+    ["/outbox", "/health/detailed"],
+    ["/webhooks", "/v1/webhooks/routes?limit=100"],
+    ["/settings/keys", "/v1/keys?limit=50"],
+  ] as const) {
+    const page = await shown.newPage();
+    await page.clock.install();
+    const reads = await readsOf(page, path);
+    assert.ok(reads.includes(some), `${path} has read ${reads.join(", ")}`);
+    assert.deepEqual(reads, [...new Set(reads)], path);
+    await page.close();
+  }
 });

@@ -96,3 +96,22 @@ test("the inbox shows the questions of all sessions, and an answer there continu
   await inbox.getByRole("button", { name: "Answered", exact: true }).click();
   await inbox.getByRole("row").filter({ hasText: "./from-the-chat" }).getByText("deny").waitFor();
 });
+
+test("a tool call that waits for an answer says so, also after a reload, and continues with the answer", async () => {
+  await using shown = await startConsole();
+  const page = await shown.open();
+  await send(page, "run: rm -rf ./some-folder");
+  await card(page).waitFor();
+  const waiting = conversation(page).getByText("waits for you");
+  await waiting.waitFor();
+  assert.equal(await conversation(page).getByText("running", { exact: true }).count(), 0);
+  await page.waitForURL(/\/chat\/(?!new)/);
+  await page.reload();
+  await card(page).waitFor();
+  await waiting.waitFor();
+  await card(page).getByRole("button", { name: "Allow once" }).click();
+  await waiting.waitFor({ state: "detached" });
+  await conversation(page)
+    .getByText(/terminal answered \(ok\)/)
+    .waitFor();
+});

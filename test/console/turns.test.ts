@@ -78,3 +78,21 @@ test("reading back is not pulled down while an answer streams in", async () => {
   await page.getByRole("button", { name: "Newest" }).click();
   await page.getByRole("button", { name: "Newest" }).waitFor({ state: "detached" });
 });
+
+test("during its first turn, and until it has a title, a session is called by its first prompt", async () => {
+  await using models = await startModelServer(() => hanging);
+  await using shown = await startConsole({ models });
+  const page = await shown.open();
+  const title = (name: string) => page.getByRole("heading", { level: 1, name, exact: true });
+  await title("New conversation").waitFor();
+  await send(page, "Tell me about lighthouses");
+  await conversation(page).getByText("I begin").waitFor();
+  await title("Tell me about lighthouses").waitFor();
+  const list = page.getByRole("complementary", { name: "Sessions" });
+  await list.getByRole("link", { name: /Tell me about lighthouses/ }).waitFor();
+  await page.waitForURL(/\/chat\/(?!new)/);
+  await page.reload();
+  await title("Tell me about lighthouses").waitFor();
+  await list.getByRole("button", { name: "New conversation" }).click();
+  await title("New conversation").waitFor();
+});

@@ -1,7 +1,7 @@
 /** What axe finds on a page of the console, and whether it fits its window. */
 import { readFile } from "node:fs/promises";
 import { createRequire } from "node:module";
-import type { Page } from "playwright-core";
+import type { BrowserContext, Page } from "playwright-core";
 
 interface Finding {
   readonly id: string;
@@ -19,8 +19,7 @@ const RULES_OF_COLOUR = { type: "rule", values: ["color-contrast", "link-in-text
 
 /** Returns each finding with its element: of all rules in light colours, and in dark ones of those that look at colours. */
 export async function findings(page: Page): Promise<readonly string[]> {
-  // The page's policy lets no script in but its own: the tool comes in through the debugger.
-  await page.evaluate(await source);
+  await bringAxe(page);
   await page.emulateMedia({ colorScheme: "light" });
   const inLight = await violationsOf(page, RULES);
   await page.emulateMedia({ colorScheme: "dark" });
@@ -29,9 +28,21 @@ export async function findings(page: Page): Promise<readonly string[]> {
   return [...inLight, ...inDark.map((finding) => `in dark colours: ${finding}`)];
 }
 
+const equipped = new WeakSet<BrowserContext>();
+
+/** The page's policy lets no script in but its own: the tool comes in through the debugger, once for all later pages. */
+async function bringAxe(page: Page): Promise<void> {
+  const context = page.context();
+  if (equipped.has(context)) return;
+  equipped.add(context);
+  await context.addInitScript(await source);
+  await page.evaluate(await source);
+}
+
 async function violationsOf(page: Page, runOnly: object): Promise<readonly string[]> {
-  const { violations } = await page.evaluate(
-    (options) => (globalThis as unknown as { readonly axe: Axe }).axe.run(options),
+  const violations = await page.evaluate(
+    // What passed stays in the page: it is long, and takes longer to bring here than to find.
+    async (options) => (await (globalThis as unknown as { readonly axe: Axe }).axe.run(options)).violations,
     // Without the preparation and the details that nothing here reads, it takes much less time.
     { runOnly, resultTypes: ["violations"], preload: false },
   );

@@ -64,6 +64,8 @@ export async function startConsole(options: ConsoleOptions = {}): Promise<Consol
   const context = await browser.newContext({
     viewport: { width, height },
     colorScheme,
+    // Otherwise everything that moves is drawn sixty times a second, for nobody.
+    reducedMotion: "reduce",
     hasTouch: isPhone,
     isMobile: isPhone,
     baseURL: url,

@@ -376,3 +376,23 @@ async function readPages({ page, made }: Visit) {
   await history.first().waitFor();
   return { prompts, approvals, routes, deliveries, jobs, runs: await history.count(), letters };
 }
+
+/** Does all of it, as a stranger would, and counts in the end that everything was done once. */
+export async function visitAll(visit: Visit): Promise<void> {
+  const { page } = visit;
+  await ask(visit);
+  await allow(visit);
+  const route = await makeRoute(visit);
+  await seeForgery(visit, route);
+  await seeRefusal(visit, route);
+  await mendRoute(visit);
+  await replay(visit);
+  await writeJob(visit);
+  await createJob(visit);
+  await runJob(visit);
+  await seeDeadLetter(visit);
+  await retry(visit);
+  await seeCost(visit);
+  await page.waitForFunction(() => document.activeElement?.tagName === "H1");
+  await assertOnce(visit);
+}

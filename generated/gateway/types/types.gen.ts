@@ -150,6 +150,10 @@ export type ApprovalAskedPayload = {
     inline_diff?: string;
     pattern_key?: string;
     /**
+     * The tool call that waits for the answer, as in `tool.start`.
+     */
+    tool_id?: string;
+    /**
      * Unix time in seconds.
      */
     expires_at: number | null;
@@ -378,6 +382,10 @@ export type ClarifyAskedPayload = {
     choices: Array<string> | null;
     multi_select?: boolean;
     questions?: Array<GatewayQuestion>;
+    /**
+     * The tool call that waits for the answer, as in `tool.start`.
+     */
+    tool_id?: string;
     expires_at: number | null;
 };
 
@@ -1834,6 +1842,10 @@ export type SecretAskedPayload = {
     metadata?: {
         [key: string]: unknown;
     };
+    /**
+     * The tool call that waits for the answer, as in `tool.start`.
+     */
+    tool_id?: string;
     expires_at: number | null;
 };
 
@@ -2809,6 +2821,10 @@ export type SudoAskedPayload = {
      * Redacted.
      */
     command: string;
+    /**
+     * The tool call that waits for the answer, as in `tool.start`.
+     */
+    tool_id?: string;
     expires_at: number | null;
 };
 

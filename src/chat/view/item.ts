@@ -106,6 +106,7 @@ const TOOL_BODY: Line = [span("    ")];
 
 const TOOL_SIGNS: Readonly<Record<ToolItem["status"], Span>> = {
   writing: span("○", "dim"),
+  waiting: span("?", "warning"),
   running: span("●", "accent"),
   done: span("✓", "good"),
   failed: span("✗", "bad"),
@@ -138,6 +139,7 @@ function headLines(tool: ToolItem, width: number, nowMs: number): readonly Line[
 /** Returns the duration or the current state. */
 function asideOf({ status, durationSeconds, startedAtMs }: ToolItem, nowMs: number): string {
   if (status === "writing") return "being written";
+  if (status === "waiting") return "waits for your answer";
   if (status === "cut") return "cut off";
   if (durationSeconds !== undefined) return durationText(durationSeconds);
   const seconds = Math.floor((nowMs - startedAtMs) / 1000);
@@ -147,7 +149,7 @@ function asideOf({ status, durationSeconds, startedAtMs }: ToolItem, nowMs: numb
 function bodyLines(tool: ToolItem, width: number): readonly Line[] {
   const margin = { first: TOOL_BODY, rest: TOOL_BODY };
   const text = (value: string, role: Role) => wrapText(value, role, width, margin);
-  if (tool.status === "running" || tool.status === "writing") {
+  if (tool.status === "running" || tool.status === "writing" || tool.status === "waiting") {
     return tool.progress === "" ? [] : text(lastLines(tool.progress), "dim");
   }
   if (tool.error !== undefined) return text(firstLines(tool.error), "bad");

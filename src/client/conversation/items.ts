@@ -1,5 +1,5 @@
 /** The transcript: live items, and settled items, which never change. Pure. */
-import type { ChatState, NoticeItem, TranscriptItem } from "./state.ts";
+import type { ChatState, NoticeItem, ToolItem, TranscriptItem } from "./state.ts";
 
 /** Most items that wait behind a long-running one. */
 const MAX_LIVE = 200;
@@ -74,6 +74,30 @@ function settle(state: ChatState): ChatState {
   };
 }
 
+/** Marks the running tools that wait for an answer, and no longer those whose question is gone. */
+export function markWaiting(state: ChatState): ChatState {
+  const statusOf = (item: ToolItem): ToolItem["status"] =>
+    state.questions.some(({ toolId }) => toolId !== undefined && isItemOf(item, "tool", toolId))
+      ? "waiting"
+      : "running";
+  const live = state.live.map((item) => {
+    if (item.kind !== "tool" || (item.status !== "running" && item.status !== "waiting")) return item;
+    const status = statusOf(item);
+    return status === item.status ? item : { ...item, status };
+  });
+  return live.every((item, index) => item === state.live[index]) ? state : { ...state, live };
+}
+
+/** Makes a unique id for what the gateway calls `id`: models reuse call ids in later turns. */
+export function itemIdOf(kind: string, id: string, serial: number): string {
+  return `${kind}:${id}#${serial}`;
+}
+
+/** Returns whether an item has an id of {@link itemIdOf} for this `id`. */
+export function isItemOf(item: TranscriptItem, kind: string, id: string): boolean {
+  return item.kind === kind && item.id.slice(0, item.id.lastIndexOf("#")) === `${kind}:${id}`;
+}
+
 function isDone(item: TranscriptItem): boolean {
   switch (item.kind) {
     case "assistant":
@@ -81,7 +105,7 @@ function isDone(item: TranscriptItem): boolean {
     case "reasoning":
       return !item.isStreaming;
     case "tool":
-      return item.status !== "writing" && item.status !== "running";
+      return item.status !== "writing" && item.status !== "waiting" && item.status !== "running";
     case "subagent":
       return isTerminal(item.status);
     default:

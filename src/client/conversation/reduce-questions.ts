@@ -1,7 +1,7 @@
 /** Questions of the agent. Pure. */
 import { cleanHead, cleanLine } from "./clean-text.ts";
 import type { GatewayPayload } from "./gateway.ts";
-import { notice } from "./items.ts";
+import { markWaiting, notice } from "./items.ts";
 import type { ApprovalChoice, ChatState, ClarifyBatch, ClarifyQuestion, Question } from "./state.ts";
 
 const MAX_QUESTIONS = 64;
@@ -28,14 +28,15 @@ export function addQuestion(state: ChatState, ...event: QuestionEvent): ChatStat
 /** Adds a question, or replaces a repeated one. */
 export function putQuestion(state: ChatState, question: Question): ChatState {
   const index = state.questions.findIndex((known) => requestIdOf(known) === requestIdOf(question));
-  if (index >= 0) return { ...state, questions: state.questions.with(index, question) };
-  return { ...state, questions: [...state.questions, question].slice(-MAX_QUESTIONS) };
+  const questions =
+    index >= 0 ? state.questions.with(index, question) : [...state.questions, question].slice(-MAX_QUESTIONS);
+  return markWaiting({ ...state, questions });
 }
 
 /** Removes a question by its id or its request's id. */
 export function removeQuestion(state: ChatState, id: string): ChatState {
   const rest = state.questions.filter((question) => question.id !== id && requestIdOf(question) !== id);
-  return rest.length === state.questions.length ? state : { ...state, questions: rest };
+  return rest.length === state.questions.length ? state : markWaiting({ ...state, questions: rest });
 }
 
 /** Returns the next part of a question with several parts; undefined after the last. */
@@ -101,8 +102,12 @@ function partOf(event: {
 }
 
 function questionOf(event: QuestionEvent): Question {
-  const [kind, { request_id: id, expires_at: expires }] = event;
-  const base = { id, ...(expires === null ? {} : { expiresAtMs: expires * 1_000 }) };
+  const [kind, { request_id: id, expires_at: expires, tool_id: toolId }] = event;
+  const base = {
+    id,
+    ...(expires === null ? {} : { expiresAtMs: expires * 1_000 }),
+    ...(toolId === undefined ? {} : { toolId }),
+  };
   switch (event[0]) {
     case "approval": {
       const { command, description, choices, tool_name: tool, inline_diff: diff } = event[1];

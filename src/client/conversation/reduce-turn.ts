@@ -1,6 +1,16 @@
 /** Reduces the events of a turn (text, reasoning, tools, sub-agents) to transcript items. Pure. */
 import { cleanHead, cleanLine, cleanText, cleanTail } from "./clean-text.ts";
-import { append, closeAll, closeText, notice, replaceAt, isTerminal } from "./items.ts";
+import {
+  append,
+  closeAll,
+  closeText,
+  isItemOf,
+  isTerminal,
+  itemIdOf,
+  markWaiting,
+  notice,
+  replaceAt,
+} from "./items.ts";
 import type { AssistantItem, ChatState, SubagentItem, ToolItem, TranscriptItem } from "./state.ts";
 import type { GatewayPayload } from "./gateway.ts";
 import type { SubagentReport } from "../gateway.ts";
@@ -144,12 +154,9 @@ export function startTool(
   nowMs: number,
 ): ChatState {
   const [here, index, tool] = toolIn(state, { id, name, nowMs });
-  return replaceAt(here, index, {
-    ...tool,
-    status: "running",
-    context: cleanLine(context),
-    startedAtMs: nowMs,
-  });
+  const running = { ...tool, status: "running" as const, context: cleanLine(context), startedAtMs: nowMs };
+  // What it asks may have come before it, such as after a reconnect.
+  return markWaiting(replaceAt(here, index, running));
 }
 
 export function progressTool(
@@ -191,7 +198,7 @@ export function completeTool(
 }
 
 export function reportSubagent(state: ChatState, report: SubagentReport): ChatState {
-  const isIt = (item: TranscriptItem) => isOf(item, "subagent", report.subagent_id);
+  const isIt = (item: TranscriptItem) => isItemOf(item, "subagent", report.subagent_id);
   const index = state.live.findIndex(isIt);
   const known = state.live[index];
   if (known?.kind === "subagent") {
@@ -199,7 +206,7 @@ export function reportSubagent(state: ChatState, report: SubagentReport): ChatSt
   }
   // The sub-agent has ended and is settled; late events change nothing.
   if (state.settled.some(isIt)) return state;
-  const id = itemId("subagent", report.subagent_id, state.serial);
+  const id = itemIdOf("subagent", report.subagent_id, state.serial);
   return append(closeText(state), subagentOf(id, report, undefined));
 }
 
@@ -237,7 +244,7 @@ function toolIn(state: ChatState, call: ToolCall): readonly [ChatState, number, 
 function newTool({ serial }: ChatState, { id, name, nowMs: startedAtMs }: ToolCall): ToolItem {
   return {
     kind: "tool",
-    id: itemId("tool", id, serial),
+    id: itemIdOf("tool", id, serial),
     name: cleanLine(name, 80),
     context: "",
     status: "writing",
@@ -247,16 +254,7 @@ function newTool({ serial }: ChatState, { id, name, nowMs: startedAtMs }: ToolCa
 }
 
 function indexOf(state: ChatState, toolId: string): number {
-  return state.live.findIndex((item) => isOf(item, "tool", toolId));
-}
-
-/** Makes a unique id: models reuse call ids in later turns. */
-function itemId(kind: string, id: string, serial: number): string {
-  return `${kind}:${id}#${serial}`;
-}
-
-function isOf(item: TranscriptItem, kind: string, id: string): boolean {
-  return item.kind === kind && item.id.slice(0, item.id.lastIndexOf("#")) === `${kind}:${id}`;
+  return state.live.findIndex((item) => isItemOf(item, "tool", toolId));
 }
 
 function outputOf({ result, result_text: text }: GatewayPayload<"tool.complete">): string {

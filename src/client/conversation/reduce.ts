@@ -226,7 +226,16 @@ export function showSession(state: ChatState, opened: OpenedSession, nowMs: numb
   };
   const known = withInfo(shown, info);
   const working = opened.running === true ? atWork(known, inflight, nowMs) : known;
-  return open.reduce((next, request) => reduceEvent(next, questionEvent(request, id, nowMs)), working);
+  return open.reduce((next, request) => {
+    return reduceEvent(askingTool(next, request, nowMs), questionEvent(request, id, nowMs));
+  }, working);
+}
+
+/** Adds the call that asks for approval: it started before the session was opened here, and its events come later. */
+function askingTool(state: ChatState, { params }: OpenRequest, nowMs: number): ChatState {
+  const { tool_id: id, tool_name: name, command } = params as Readonly<Record<string, unknown>>;
+  if (typeof id !== "string" || typeof name !== "string") return state;
+  return startTool(state, { tool_id: id, name, context: typeof command === "string" ? command : "" }, nowMs);
 }
 
 function olderThan(messages: readonly TranscriptMessage[], hasMore: boolean): Pick<ChatState, "older"> {

@@ -114,8 +114,11 @@ export interface ToolItem {
   readonly name: string;
   /** A short form of the call in one line, such as the command. */
   readonly context: string;
-  /** `writing`: the model is still writing the call. `cut`: the turn ended before the tool. */
-  readonly status: "writing" | "running" | "done" | "failed" | "cut";
+  /**
+   * `writing`: the model is still writing the call. `waiting`: it has asked, and continues with the answer. `cut`: the turn
+   * ended before the tool.
+   */
+  readonly status: "writing" | "waiting" | "running" | "done" | "failed" | "cut";
   /** The last lines of live output; may be empty. */
   readonly progress: string;
   /** One line about the result. */
@@ -167,6 +170,8 @@ interface QuestionBase {
   readonly id: string;
   /** Unix milliseconds; absent: it does not expire. */
   readonly expiresAtMs?: number;
+  /** The gateway's id of the tool call that waits for the answer. */
+  readonly toolId?: string;
 }
 
 export interface ApprovalQuestion extends QuestionBase {

@@ -1,6 +1,8 @@
 /** The chat: the list of sessions beside the open one. */
 import type { JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
+import { cleanLine } from "../../client/conversation/clean-text.ts";
+import type { ChatState } from "../../client/conversation/state.ts";
 import { navigate, type PageProps } from "../router.ts";
 import { useCan } from "../state/me.ts";
 import { useStore } from "../state/store.ts";
@@ -8,7 +10,7 @@ import { lazy } from "../ui/lazy.tsx";
 import { Button, Empty, IconButton, PageHeader, Problem, Snippet } from "../ui/controls.tsx";
 import { attachFiles, Composer } from "./composer.tsx";
 import { NEW, openConversation, type Conversation } from "./conversations.ts";
-import { SessionList } from "./session-list.tsx";
+import { SessionList, useSessions } from "./session-list.tsx";
 import { Transcript } from "./transcript.tsx";
 
 const LAST = "agentd.lastSession";
@@ -62,7 +64,7 @@ function OpenSession({
   readonly onList: () => void;
 }): JSX.Element {
   const problem = useStore(conversation.problem, (text) => text);
-  const title = useStore(conversation.state, ({ session }) => session?.title ?? "");
+  const title = useTitle(conversation);
   const status = useStore(conversation.state, (all) => all.status);
   const hasViewer = useStore(conversation.state, ({ viewer, picker }) => Boolean(viewer ?? picker));
   return (
@@ -77,7 +79,7 @@ function OpenSession({
         if (dropped.length > 0) void attachFiles(conversation, dropped);
       }}
     >
-      <PageHeader title={title || "New conversation"}>
+      <PageHeader title={title}>
         <span class="only-narrow">
           <IconButton icon="sessions" label="Sessions" onClick={onList} />
         </span>
@@ -102,6 +104,25 @@ function OpenSession({
       {hasViewer ? <Viewer conversation={conversation} /> : null}
     </section>
   );
+}
+
+/** Until it has a title, a session is called by its first prompt, as in the list beside it. */
+function useTitle({ key, state }: Conversation): string {
+  const id = useStore(key, (value) => value);
+  const title = useStore(state, ({ session }) => session?.title ?? "");
+  const prompt = useStore(state, firstPrompt);
+  const row = useSessions().items.find((session) => session.id === id);
+  const called = title || row?.title || prompt || row?.preview;
+  return called || (id === NEW ? "New conversation" : "Session");
+}
+
+const MAX_TITLE = 120;
+
+function firstPrompt({ settled, live, older }: ChatState): string {
+  // What is loaded may begin in the middle.
+  if (older) return "";
+  const first = settled.find(({ kind }) => kind === "user") ?? live.find(({ kind }) => kind === "user");
+  return first?.kind === "user" ? cleanLine(first.text, MAX_TITLE) : "";
 }
 
 const DEMO_PROMPTS = ["run: date", "Show me a table of three planets", "What can you do?"];

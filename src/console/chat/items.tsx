@@ -113,6 +113,7 @@ const STATES: Readonly<
   Record<ToolItem["status"], { readonly tone: Tone; readonly icon: IconName; readonly word: string }>
 > = {
   writing: { tone: "busy", icon: "clock", word: "preparing" },
+  waiting: { tone: "warn", icon: "approvals", word: "waits for you" },
   running: { tone: "busy", icon: "clock", word: "running" },
   done: { tone: "good", icon: "check", word: "done" },
   failed: { tone: "bad", icon: "close", word: "failed" },
@@ -125,7 +126,7 @@ const SHOWN_OUTPUT = 8_000;
 function ToolCall({ item }: { readonly item: ToolItem }): JSX.Element {
   const { name, context, status, durationSeconds } = item;
   const { tone, icon, word } = STATES[status];
-  const isOpen = status === "running" || status === "failed";
+  const isOpen = status === "running" || status === "waiting" || status === "failed";
   const took = durationSeconds === undefined ? "" : duration(durationSeconds);
   return (
     <details class={`tool tool-${status}`} open={isOpen}>

@@ -3,9 +3,14 @@ import type { JSX } from "preact";
 import type { Session } from "../../client/http.ts";
 import { navigate } from "../router.ts";
 import { useCan } from "../state/me.ts";
-import { useList } from "../state/resources.ts";
+import { useList, type ListView } from "../state/resources.ts";
 import { Button, Icon, Problem, Time } from "../ui/controls.tsx";
 import { NEW } from "./conversations.ts";
+
+/** The sessions, last used first. */
+export function useSessions(): ListView<Session> {
+  return useList<Session>("/v1/sessions", {}, ["session", "run"]);
+}
 
 export function SessionList({
   current,
@@ -14,10 +19,7 @@ export function SessionList({
   readonly current: string;
   readonly onPick: () => void;
 }): JSX.Element {
-  const { items, status, problem, hasMore, loadMore, reload } = useList<Session>("/v1/sessions", {}, [
-    "session",
-    "run",
-  ]);
+  const { items, status, problem, hasMore, loadMore, reload } = useSessions();
   const canChat = useCan("chat");
   return (
     <aside class="session-list" aria-label="Sessions">

@@ -9,9 +9,11 @@ import { AgentApiError } from "../../client/request.ts";
 import { QuestionCard } from "../chat/question.tsx";
 import type { PageProps } from "../router.ts";
 import { useCan } from "../state/me.ts";
+import { canNotify, hasNotices, switchNotices } from "../state/notices.ts";
 import { refreshTopic, useList } from "../state/resources.ts";
 import { request } from "../state/session.ts";
-import { Button, Empty, Loading, PageHeader, Problem, Time } from "../ui/controls.tsx";
+import { useStore } from "../state/store.ts";
+import { Button, CheckBox, Empty, Loading, PageHeader, Problem, Time } from "../ui/controls.tsx";
 import { attempt, Confirm, say } from "../ui/dialog.tsx";
 import { Tabs } from "../ui/filters.tsx";
 import { QuestionBadge, sourceName } from "../ui/run-parts.tsx";
@@ -31,8 +33,28 @@ export function ApprovalsPage({ query }: PageProps): JSX.Element {
       <div class="page-body">
         <Tabs label="View" name="view" options={VIEWS} />
         {view === "saved" ? <Grants /> : view === "answered" ? <Answered /> : <Open />}
+        {view === "open" ? <Notices /> : null}
       </div>
     </>
+  );
+}
+
+/** The browser asks for its permission only when a person switches this on. */
+function Notices(): JSX.Element | null {
+  const isOn = useStore(hasNotices, (value) => value);
+  // Draws the box again when the browser refuses.
+  const [, draw] = useState(0);
+  const canAnswer = useCan("approvals");
+  if (!canNotify || !canAnswer) return null;
+  const change = (wanted: boolean) =>
+    attempt(() => switchNotices(wanted).finally(() => draw((count) => count + 1)));
+  return (
+    <CheckBox
+      label="Notify me in this browser"
+      hint="When the agent waits for an answer while you look at something else. It does not say what is asked."
+      isOn={isOn}
+      onChange={change}
+    />
   );
 }
 

@@ -1,7 +1,7 @@
 /** Who is signed in, what that key may do, and whether the server has a newer console. */
 import type { ConsoleSession, KeyScope } from "../../client/http.ts";
 import { connection, stopGateway } from "./gateway.ts";
-import { forgetToken, leaveForSignIn, messageOf, request, writesDone } from "./session.ts";
+import { forgetToken, leaveForSignIn, request, writesDone } from "./session.ts";
 import { createStore, useStore, type Store } from "./store.ts";
 
 const store = createStore<ConsoleSession | undefined>(undefined);
@@ -15,22 +15,27 @@ const RELOADED = "agentd.reloadedFor";
  * the connection for good, the sign-in may have ended with it: then the page leaves.
  */
 export function startMe(ownVersion: string): void {
-  void read();
-  connection.subscribe(() => {
+  let isRead: Promise<boolean> = read();
+  connection.subscribe(async () => {
     const { kind, reason } = connection.get();
     const isRefused = kind === "closed" && reason !== "";
-    if (kind === "open" || isRefused) void read();
     if (kind === "open") void reloadWhenUpdated(ownVersion);
+    if (kind !== "open" && !isRefused) return;
+    // The first connection comes right after the first answer.
+    const before = isRead;
+    isRead = Promise.resolve(false);
+    if (isRefused || !(await before)) void read();
   });
 }
 
-async function read(): Promise<void> {
+/** False: it is not known. The banner of the connection says why, and without a sign-in the page leaves. */
+async function read(): Promise<boolean> {
   try {
     const session = await request<{ url: string }, ConsoleSession>({ url: "/api/console/session" });
     store.update(() => session);
-  } catch (error) {
-    // The banner of the connection says what is wrong; without a sign-in the page leaves.
-    if (store.get() === undefined) messageOf(error);
+    return true;
+  } catch {
+    return false;
   }
 }
 

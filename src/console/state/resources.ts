@@ -1,6 +1,6 @@
 /** Lists and items of the API: read once, kept for Back, and read again when the feed says that they changed. */
 import { useEffect, useMemo } from "preact/hooks";
-import { followChanges, type Change } from "./feed.ts";
+import { firstList, followChanges, followFrom, isFollowing, listEnded, type Change } from "./feed.ts";
 import { connection } from "./gateway.ts";
 import { addressOf, messageOf, request } from "./session.ts";
 import { createStore, useStore, type WritableStore } from "./store.ts";
@@ -49,14 +49,20 @@ interface Resource {
   /** Topics of the feed whose changes concern it; with an id only those of that id. */
   readonly topics: readonly string[];
   readonly id?: string;
+  readonly isList: boolean;
   shown: number;
   isStale: boolean;
   hasFailed: boolean;
   timer: ReturnType<typeof setTimeout> | undefined;
-  /** Resolves to whether it could be read. */
-  readonly read: () => Promise<boolean>;
+  readonly read: () => Promise<Reading>;
   /** While it is read. */
   reading: Promise<void> | undefined;
+}
+
+interface Reading {
+  readonly hasFailed: boolean;
+  /** Where the feed stood before, if the answer says so. */
+  readonly position?: string | undefined;
 }
 
 const kept = new Map<string, Resource>();
@@ -102,7 +108,13 @@ async function refresh(resource: Resource): Promise<void> {
 async function readUntilFresh(resource: Resource): Promise<void> {
   while (resource.isStale) {
     resource.isStale = false;
-    resource.hasFailed = !(await resource.read());
+    // What is read before it is known where the feed stands has to be read again.
+    if (!resource.isList) await firstList();
+    const misses = !isFollowing();
+    const { hasFailed, position } = await resource.read();
+    resource.hasFailed = hasFailed;
+    if (misses && !hasFailed && !followFrom(position)) resource.isStale = true;
+    if (resource.isList) listEnded();
   }
 }
 
@@ -194,19 +206,25 @@ function createList<T extends { readonly id: string }>({
     isLoadingMore: false,
     asOf: 0,
   });
-  const page = async (after: string | undefined): Promise<Page<T>> => {
-    const sent = { url, query: { limit: PAGE_SIZE, ...query, after } };
+  const page = async (
+    after: string | undefined,
+    onHeaders: (headers: Headers) => void = () => {},
+  ): Promise<Page<T>> => {
+    const sent = { url, query: { limit: PAGE_SIZE, ...query, after }, onHeaders };
     const found = await request<{ url: string; query?: object }, Page<T>>(sent);
     return idOf ? { ...found, data: found.data.map((row) => ({ ...row, id: idOf(row) })) } : found;
   };
   const read = async () => {
+    let position: string | undefined;
     try {
-      const first = await page(undefined);
+      const first = await page(undefined, (headers) => {
+        position = headers.get("x-agent-event-cursor") ?? undefined;
+      });
       store.update((state) => withFirstPage(state, first));
-      return true;
+      return { hasFailed: false, position };
     } catch (error) {
       store.update((state) => failed(state, error));
-      return false;
+      return { hasFailed: true };
     }
   };
   const more = async () => {
@@ -222,6 +240,7 @@ function createList<T extends { readonly id: string }>({
   };
   return {
     topics,
+    isList: true,
     shown: 0,
     isStale: true,
     hasFailed: false,
@@ -282,10 +301,10 @@ export function useItem<T>(address: string, topic: string | readonly string[], i
       try {
         const item = await request<{ url: string }, T>({ url: address });
         store.update(() => ({ item, status: "ready", problem: "" }));
-        return true;
+        return { hasFailed: false };
       } catch (error) {
         store.update((state) => failed(state, error));
-        return false;
+        return { hasFailed: true };
       }
     };
     const topics = typeof topic === "string" ? [topic] : topic;
@@ -293,6 +312,7 @@ export function useItem<T>(address: string, topic: string | readonly string[], i
     return {
       topics,
       ...own,
+      isList: false,
       shown: 0,
       isStale: true,
       hasFailed: false,

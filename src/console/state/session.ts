@@ -30,6 +30,8 @@ type Sent<Data extends Operation> = Omit<Data, "headers"> & {
   readonly method?: "GET" | "POST" | "PATCH" | "PUT" | "DELETE";
   readonly headers?: Readonly<Record<string, string>>;
   readonly signal?: AbortSignal;
+  /** Called with the headers of the answer. */
+  readonly onHeaders?: (headers: Headers) => void;
 };
 
 /**
@@ -42,7 +44,7 @@ type Sent<Data extends Operation> = Omit<Data, "headers"> & {
  */
 export async function request<Data extends Operation, Result>(sent: Sent<Data>): Promise<Result> {
   const { url, path, query, body, ...rest }: Sent<Operation> = sent;
-  const { method = body === undefined ? "GET" : "POST", headers = {}, signal } = rest;
+  const { method = body === undefined ? "GET" : "POST", headers = {}, signal, onHeaders } = rest;
   const isPost = method === "POST";
   const name = randomName();
   // With If-Match, a repetition would be refused because of the change that it repeats.
@@ -57,13 +59,19 @@ export async function request<Data extends Operation, Result>(sent: Sent<Data>):
       },
       ...(body === undefined ? {} : { body: JSON.stringify(body) }),
       ...(signal ? { signal } : {}),
+      onHeaders,
     });
   return isRepeatable ? untilAnswered(answer, signal) : answer();
 }
 
+interface Call extends RequestInit {
+  readonly onHeaders: Sent<Operation>["onHeaders"];
+}
+
 /** Resolves to the JSON of an answer; undefined for an empty one. */
-async function answerTo<Result>(address: string, init: RequestInit): Promise<Result> {
+async function answerTo<Result>(address: string, { onHeaders, ...init }: Call): Promise<Result> {
   const response = await send({ baseUrl: location.origin, fetch: signedFetch }, address, init);
+  onHeaders?.(response.headers);
   const text = await response.text().catch((error: unknown) => {
     throw init.signal?.aborted === true ? error : new AgentConnectionError(error);
   });

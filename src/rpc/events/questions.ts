@@ -229,9 +229,11 @@ export function questionMethodOf(type: string): HostMethod | undefined {
 }
 
 export function questionPayload<K extends HostMethod>(method: K, data: Data): Payloads[K] {
+  const call = data["tool_call_id"];
   const frame = {
     request_id: String(data["request_id"]),
     expires_at: data["expires_at"] as number | null,
+    ...(typeof call === "string" ? { tool_id: call } : {}),
   };
   const make: { readonly [M in HostMethod]: () => Payloads[M] } = {
     approval: () => approval(data, frame),
@@ -271,6 +273,7 @@ export function cancelPayload(method: HostMethod, { type, data }: JournalEvent):
 interface Frame {
   readonly request_id: string;
   readonly expires_at: number | null;
+  readonly tool_id?: string;
 }
 
 function approval(data: Data, frame: Frame): ApprovalAskedPayload {

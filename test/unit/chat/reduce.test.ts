@@ -300,6 +300,19 @@ test("an approval of an edit shows its diff, and a command that failed is marked
   assert.ok(tool?.kind === "tool" && tool.status === "failed" && tool.error === undefined);
 });
 
+test("a tool call waits from its question to the answer, in whichever order they come", () => {
+  const [type, payload] = approval as Extract<Told, readonly ["approval.request", unknown]>;
+  const asked: Told = [type, { ...payload, tool_id: "a" }];
+  const call = (id: string): Told => ["tool.start", { tool_id: id, name: "terminal", context: "ls" }];
+  const statuses = (...told: readonly Told[]) =>
+    fold([start, ...told]).live.flatMap((item) => (item.kind === "tool" ? [item.status] : []));
+  assert.deepEqual(statuses(call("a"), call("b"), asked), ["waiting", "running"]);
+  assert.deepEqual(statuses(asked, call("a"), call("b")), ["waiting", "running"]);
+  const answered: Told = ["request.cancel", { id: "ask_1", method: "approval", reason: "resolved" }];
+  assert.deepEqual(statuses(call("a"), asked, answered), ["running"]);
+  assert.deepEqual(statuses(call("a"), approval), ["running"], "an earlier gateway does not say which call");
+});
+
 test("a repeated question is shown once", () => {
   const state = fold([approval, approval]);
   assert.equal(state.questions.length, 1);

@@ -45,6 +45,16 @@ test("tool calls of a reopened session show how they ended", () => {
   );
 });
 
+test("a call that waits for approval is shown in a reopened session", () => {
+  const asked = { request_id: "ask_1", command: "rm -rf x", description: "Run", choices: ["once", "deny"] };
+  const params = { ...asked, tool_id: "call_1", tool_name: "terminal", expires_at: null };
+  const open = { running: true, open_requests: [{ id: "ask_1", method: "approval", params }] };
+  const state = showSession(INITIAL_STATE, opened([message(1)], open), 5);
+  const shown = state.live.map((item) => item.kind === "tool" && [item.name, item.context, item.status]);
+  assert.deepEqual(shown, [["terminal", "rm -rf x", "waiting"]]);
+  assert.equal(state.questions.length, 1);
+});
+
 test("older messages come before those that are shown, until the first one of the session", () => {
   const open = showSession(INITIAL_STATE, opened([message(3)], { message_count: 3 }), 0);
   assert.deepEqual(open.older, { before: "msg_3", isLoading: false });

@@ -132,6 +132,9 @@ type ApprovalAskedPayload struct {
 
 	PatternKey *string `json:"pattern_key,omitempty"`
 
+	// The tool call that waits for the answer, as in `tool.start`.
+	ToolID *string `json:"tool_id,omitempty"`
+
 	// Unix time in seconds.
 	ExpiresAt *float64 `json:"expires_at"`
 }
@@ -585,7 +588,11 @@ type ClarifyAskedPayload struct {
 	Choices     []string          `json:"choices"`
 	MultiSelect *bool             `json:"multi_select,omitempty"`
 	Questions   []GatewayQuestion `json:"questions,omitempty"`
-	ExpiresAt   *float64          `json:"expires_at"`
+
+	// The tool call that waits for the answer, as in `tool.start`.
+	ToolID *string `json:"tool_id,omitempty"`
+
+	ExpiresAt *float64 `json:"expires_at"`
 }
 
 // ClarifyAskedEvent: The agent asks the user one or more questions. `question` is the first one, `questions`
@@ -1834,6 +1841,9 @@ type SudoAskedPayload struct {
 	// Redacted.
 	Command string `json:"command"`
 
+	// The tool call that waits for the answer, as in `tool.start`.
+	ToolID *string `json:"tool_id,omitempty"`
+
 	ExpiresAt *float64 `json:"expires_at"`
 }
 
@@ -1863,7 +1873,11 @@ type SecretAskedPayload struct {
 	Prompt    string         `json:"prompt"`
 	EnvVar    string         `json:"env_var"`
 	Metadata  map[string]any `json:"metadata,omitempty"`
-	ExpiresAt *float64       `json:"expires_at"`
+
+	// The tool call that waits for the answer, as in `tool.start`.
+	ToolID *string `json:"tool_id,omitempty"`
+
+	ExpiresAt *float64 `json:"expires_at"`
 }
 
 // SecretAskedEvent: A secret is requested.

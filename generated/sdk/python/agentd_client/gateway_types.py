@@ -94,6 +94,8 @@ class ApprovalAskedPayload(_ApprovalAskedPayloadRequired, total=False):
     #: Changes that an edit would make.
     inline_diff: str
     pattern_key: str
+    #: The tool call that waits for the answer, as in `tool.start`.
+    tool_id: str
 
 
 class _ApprovalParamsRequired(TypedDict):
@@ -244,6 +246,8 @@ class _ClarifyAskedPayloadRequired(TypedDict):
 class ClarifyAskedPayload(_ClarifyAskedPayloadRequired, total=False):
     multi_select: bool
     questions: list[GatewayQuestion]
+    #: The tool call that waits for the answer, as in `tool.start`.
+    tool_id: str
 
 
 class _ClarifyParamsRequired(TypedDict):
@@ -1197,6 +1201,8 @@ class _SecretAskedPayloadRequired(TypedDict):
 
 class SecretAskedPayload(_SecretAskedPayloadRequired, total=False):
     metadata: dict[str, Any]
+    #: The tool call that waits for the answer, as in `tool.start`.
+    tool_id: str
 
 
 class _SecretExpireEventRequired(TypedDict):
@@ -1785,11 +1791,15 @@ class SudoAskedEvent(_SudoAskedEventRequired, total=False):
     turn_id: str
 
 
-class SudoAskedPayload(TypedDict):
+class _SudoAskedPayloadRequired(TypedDict):
     request_id: str
     #: Redacted.
     command: str
     expires_at: float | None
+
+class SudoAskedPayload(_SudoAskedPayloadRequired, total=False):
+    #: The tool call that waits for the answer, as in `tool.start`.
+    tool_id: str
 
 
 class _SudoExpireEventRequired(TypedDict):
