@@ -1,4 +1,4 @@
-/** The clock, and what depends on it: deadlines and rates. Pure but for the system clock. */
+/** The clock, and what depends on it: deadlines, rates, and what is under way. Pure but for the system clock. */
 
 /** Time is injected: code that waits takes a Clock, so tests move time by hand. */
 export interface Clock {
@@ -130,5 +130,64 @@ export class RateLimiter {
   /** A clock that was set back must not extend the window. */
   #isOpen({ startMs }: Window, nowMs: number): boolean {
     return nowMs >= startMs && nowMs < startMs + this.#windowMs;
+  }
+}
+
+// What is under way
+
+/**
+ * A map of what is under way: its entries come and go all the time. When a `Map` is full, V8 links its table
+ * to the next one. Once a table is old, all that follow it stay in memory up to the next full collection, with all the
+ * values that they held; here tables hold only keys and numbers.
+ */
+export class OngoingMap<K, V> {
+  readonly #slots = new Map<K, number>();
+  readonly #values: (V | undefined)[] = [];
+  readonly #free: number[] = [];
+
+  get size(): number {
+    return this.#slots.size;
+  }
+
+  has(key: K): boolean {
+    return this.#slots.has(key);
+  }
+
+  get(key: K): V | undefined {
+    const slot = this.#slots.get(key);
+    return slot === undefined ? undefined : this.#values[slot];
+  }
+
+  set(key: K, value: V): void {
+    let slot = this.#slots.get(key);
+    if (slot === undefined) {
+      slot = this.#free.pop() ?? this.#values.length;
+      this.#slots.set(key, slot);
+    }
+    this.#values[slot] = value;
+  }
+
+  delete(key: K): boolean {
+    const slot = this.#slots.get(key);
+    if (slot === undefined) return false;
+    this.#slots.delete(key);
+    this.#values[slot] = undefined;
+    this.#free.push(slot);
+    return true;
+  }
+
+  clear(): void {
+    for (const key of this.#slots.keys()) this.delete(key);
+  }
+
+  /** In the order in which they were added. */
+  keys(): MapIterator<K> {
+    return this.#slots.keys();
+  }
+
+  /** In the order in which they were added. */
+  *values(): Generator<V, undefined> {
+    for (const slot of this.#slots.values()) yield this.#values[slot] as V;
+    return undefined;
   }
 }

@@ -85,19 +85,19 @@ async function open(app: H3, { host: hostname, port, maxBodyBytes, sockets }: Li
  * browsers open in advance.
  */
 function openAnswers(node: NodeServer): { none(): Promise<void> } {
-  const open = new Set<ServerResponse>();
+  let open = 0;
   let whenNone: (() => void) | undefined;
   node.on("request", (_request, response: ServerResponse) => {
-    open.add(response);
+    open += 1;
     response.once("close", () => {
-      open.delete(response);
-      if (open.size === 0) whenNone?.();
+      open -= 1;
+      if (open === 0) whenNone?.();
     });
   });
   return {
     none: () =>
       new Promise((resolve) => {
-        if (open.size === 0) return resolve();
+        if (open === 0) return resolve();
         whenNone = resolve;
       }),
   };

@@ -136,35 +136,34 @@ export interface ControlListener {
 }
 
 /** Listens for requests to a run, once it is {@link FOLLOW_AFTER_MS} old. */
-export function listenForControl(
-  { store, clock }: { readonly store: Store; readonly clock: Clock },
-  runId: string,
-  listener: ControlListener & { readonly onFailure: (error: unknown) => void },
-): ListeningForControl {
-  let listening: ReturnType<Store["journal"]["listen"]> | undefined;
-  const onEvent = ({ type, data }: JournalEvent) => {
-    if (type === "run.stopping") return listener.onStop(String(data["reason"] ?? "a stop was requested"));
-    listener.onSteer({ id: String(data["steer_id"]), text: String(data["text"]) });
-  };
-  const begin = () => {
-    listening = store.journal.listen(runId, { types: REQUESTS, onEvent, onFailure: listener.onFailure });
-  };
-  const cancelTimer = clock.after(FOLLOW_AFTER_MS, begin);
-  return {
-    get heardUpTo() {
-      return listening?.upTo ?? 0;
-    },
-    stop() {
-      cancelTimer();
-      listening?.end();
-    },
-  };
-}
+export class ControlRequests {
+  readonly #cancelTimer: () => void;
+  #listening: ReturnType<Store["journal"]["listen"]> | undefined;
 
-export interface ListeningForControl {
+  constructor(
+    { store, clock }: { readonly store: Store; readonly clock: Clock },
+    runId: string,
+    listener: ControlListener & { readonly onFailure: (error: unknown) => void },
+  ) {
+    const onEvent = ({ type, data }: JournalEvent) => {
+      if (type === "run.stopping") return listener.onStop(String(data["reason"] ?? "a stop was requested"));
+      listener.onSteer({ id: String(data["steer_id"]), text: String(data["text"]) });
+    };
+    this.#cancelTimer = clock.after(FOLLOW_AFTER_MS, () => {
+      const { onFailure } = listener;
+      this.#listening = store.journal.listen(runId, { types: REQUESTS, onEvent, onFailure });
+    });
+  }
+
   /** Number of the last event of the run that was looked at; 0 before the first. */
-  readonly heardUpTo: number;
-  stop(): void;
+  get heardUpTo(): number {
+    return this.#listening?.upTo ?? 0;
+  }
+
+  stop(): void {
+    this.#cancelTimer();
+    this.#listening?.end();
+  }
 }
 
 const REQUESTS = ["run.stopping", "run.steer_accepted"] as const;

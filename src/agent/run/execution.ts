@@ -17,13 +17,12 @@ import { removeTurn, Sessions } from "../session/sessions.ts";
 import { loadContext, contextStart } from "../session/transcript.ts";
 import {
   IdleTimeout,
-  listenForControl,
+  ControlRequests,
   requestStop,
   unheardSteers,
   type Steer,
   outcomeOf,
   type RunClose,
-  type ListeningForControl,
 } from "./control.ts";
 import { type Outcome, type RunFamily, type RunInput, type RunKind, isParked, RunStop } from "./run.ts";
 import type { AgentDeps } from "../deps.ts";
@@ -70,7 +69,7 @@ export class Execution {
   readonly #seen: Set<string>;
   /** Calls that the client is to make. */
   readonly #requested: RunToolCall[] = [];
-  #control: ListeningForControl | undefined;
+  #control: ControlRequests | undefined;
   #usage: Usage = zeroUsage;
   #over = false;
   #acts: "no" | "soon" | "yes" = "no";
@@ -207,9 +206,9 @@ export class Execution {
   }
 
   /** Listens for stop and steer requests of other processes. */
-  #listen(): ListeningForControl {
+  #listen(): ControlRequests {
     const { log } = this.#options.deps;
-    return listenForControl(this.#options.deps, this.runId, {
+    return new ControlRequests(this.#options.deps, this.runId, {
       onStop: (reason) => {
         if (!this.#abort.signal.aborted) this.#abort.abort(new RunStop("cancelled", reason));
       },

@@ -1,4 +1,5 @@
 import { RunReads } from "./queries.ts";
+import { OngoingMap } from "../../base/time.ts";
 import { ServiceError } from "../../base/errors.ts";
 import type { RunRow, SessionRow } from "../../store/schema/tables.ts";
 import {
@@ -44,9 +45,10 @@ export class RunScheduler {
   readonly #limit: ConcurrencyLimit;
   readonly #onStart = new Set<(run: RunRow) => void>();
   readonly #onEnd: ((run: RunRow, prompt: RunInput["prompt"]) => void) | undefined;
-  readonly #running = new Map<string, Execution>();
+  readonly #running = new OngoingMap<string, Execution>();
   /** Prompts being recorded and running runs. */
-  readonly #open = new Set<Promise<unknown>>();
+  readonly #open = new OngoingMap<number, Promise<unknown>>();
+  #lastOpen = 0;
   readonly #pendingCancellations = new PendingCancellations();
   readonly alive: AliveSessions;
   #draining = false;
@@ -221,13 +223,14 @@ export class RunScheduler {
   }
 
   async #settled(): Promise<void> {
-    while (this.#open.size > 0) await Promise.allSettled(this.#open);
+    while (this.#open.size > 0) await Promise.allSettled(this.#open.values());
   }
 
   /** Makes a drain wait for `work`. */
   #track<T>(work: Promise<T>): Promise<T> {
-    const tracked = work.finally(() => this.#open.delete(tracked));
-    this.#open.add(tracked);
+    const number = ++this.#lastOpen;
+    const tracked = work.finally(() => this.#open.delete(number));
+    this.#open.set(number, tracked);
     return tracked;
   }
 

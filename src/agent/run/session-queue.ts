@@ -228,7 +228,9 @@ const startedEvent = (run: RunRow) => runEvent(run.id, "run.started", about(run)
 
 interface AliveOptions {
   readonly deps: Pick<AgentDeps, "clock" | "log">;
-  readonly running: ReadonlyMap<string, { readonly sessionId: string }>;
+  readonly running: Pick<ReadonlyMap<string, { readonly sessionId: string }>, "get"> & {
+    values(): Iterable<{ readonly sessionId: string }>;
+  };
   /** Sessions whose runs wait for a permit. */
   readonly waiting: () => Iterable<string>;
 }

@@ -2,7 +2,7 @@
 import { LruMap } from "../../base/data.ts";
 import { ServiceError } from "../../base/errors.ts";
 import type { Log } from "../../base/observe.ts";
-import { type Clock, RateLimiter } from "../../base/time.ts";
+import { type Clock, OngoingMap, RateLimiter } from "../../base/time.ts";
 import type { RunRow } from "../../store/schema/tables.ts";
 import type { Store, Tx } from "../../store/store.ts";
 import { lockName } from "../../store/tx/tx.ts";
@@ -221,7 +221,7 @@ interface Paid {
 /** The budgets of this process's running runs. */
 export class Budgets {
   readonly #deps: BudgetDeps;
-  readonly #runs = new Map<string, Budget>();
+  readonly #runs = new OngoingMap<string, Budget>();
   readonly #totals = new LruMap<string, DayTotal>(MAX_TOTALS);
 
   constructor(deps: BudgetDeps) {

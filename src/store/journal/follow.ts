@@ -1,4 +1,5 @@
 /** Followers of the journal: they get events as these are committed, and read pages when they fall behind. */
+import { OngoingMap } from "../../base/time.ts";
 import { sizeOf } from "./append.ts";
 import type { JournalEvent, ListenOptions, Scope } from "./journal.ts";
 import { type Heard, Listener } from "./listen.ts";
@@ -37,7 +38,7 @@ interface FollowOptions {
 export class Followers {
   readonly #options: FollowersOptions;
   readonly #pages: Pages;
-  readonly #byScope = new Map<string, Set<Watcher>>();
+  readonly #byScope = new OngoingMap<string, Set<Watcher>>();
   #stopWatching: (() => void) | undefined;
   #isClosed = false;
 

@@ -363,7 +363,7 @@ export async function retryWhileUnavailable<T>(
 export class Kept<T> {
   readonly #max: number;
   readonly #versionOf: () => unknown;
-  readonly #known = new Map<string, T>();
+  #known = new Map<string, T>();
   #version: unknown;
   #isCurrent = false;
 
@@ -379,7 +379,7 @@ export class Kept<T> {
     const known = this.#known.get(key);
     if (known !== undefined || this.#known.has(key)) return known as T;
     const value = read();
-    if (this.#known.size >= this.#max) this.#known.clear();
+    if (this.#known.size >= this.#max) this.#forget();
     this.#known.set(key, value);
     return value;
   }
@@ -391,11 +391,16 @@ export class Kept<T> {
 
   #look(): void {
     const version = this.#versionOf();
-    if (version !== this.#version) this.#known.clear();
+    if (version !== this.#version) this.#forget();
     this.#version = version;
     this.#isCurrent = true;
     // At half the price of queueMicrotask, which keeps the asynchronous context.
     void SETTLED.then(this.mayHaveChanged);
+  }
+
+  // A cleared map would keep its values up to the next full collection; see OngoingMap.
+  #forget(): void {
+    if (this.#known.size > 0) this.#known = new Map();
   }
 }
 
