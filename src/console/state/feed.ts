@@ -29,7 +29,7 @@ export function isFollowing(): boolean {
   return cursor !== undefined;
 }
 
-/** Resolves when the first list was answered, or failed: it says where the feed stands. */
+/** Resolves when the first list, which the rail reads on every page, was answered or failed: it says where the feed stands. */
 export function firstList(): Promise<void> {
   return begun.promise;
 }
