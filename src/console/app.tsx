@@ -6,7 +6,6 @@ import { NAVIGATION, PAGES, ROUTES, type RouteName } from "./pages/routes.ts";
 import { address, matchRoute, navigate, type PageProps } from "./router.ts";
 import { connection, reconnectNow } from "./state/gateway.ts";
 import { me, signOut } from "./state/me.ts";
-import { noticeQuestions } from "./state/notices.ts";
 import { chooseTheme, theme, type Theme } from "./state/preferences.ts";
 import { useList } from "./state/resources.ts";
 import { useStore } from "./state/store.ts";
@@ -210,7 +209,13 @@ function WaitingCount(): JSX.Element | null {
   useEffect(() => {
     document.title = count === 0 ? "agentd" : `(${count}) agentd`;
   }, [count]);
-  useEffect(() => noticeQuestions(items), [items]);
+  useEffect(() => {
+    // Without the gateway its code is loaded when the questions are read again.
+    import("./state/notices.ts").then(
+      ({ noticeQuestions }) => noticeQuestions(items),
+      () => {},
+    );
+  }, [items]);
   if (count === 0) return null;
   return (
     <span class="rail-count">

@@ -139,11 +139,6 @@ export const SHAPES = {
       },
     ],
   ],
-  menu: [
-    ["path", { d: "M4 5h16" }],
-    ["path", { d: "M4 12h16" }],
-    ["path", { d: "M4 19h16" }],
-  ],
   more: [
     ["circle", { cx: "12", cy: "12", r: "1" }],
     ["circle", { cx: "19", cy: "12", r: "1" }],
@@ -189,7 +184,6 @@ export const SHAPES = {
     ],
     ["path", { d: "m15 5 4 4" }],
   ],
-  down: [["path", { d: "m6 9 6 6 6-6" }]],
   right: [["path", { d: "m9 18 6-6-6-6" }]],
   left: [["path", { d: "m15 18-6-6 6-6" }]],
   back: [
@@ -307,11 +301,6 @@ export const SHAPES = {
     ["path", { d: "M2 5h20" }],
     ["path", { d: "M6 12h12" }],
     ["path", { d: "M9 19h6" }],
-  ],
-  external: [
-    ["path", { d: "M15 3h6v6" }],
-    ["path", { d: "M10 14 21 3" }],
-    ["path", { d: "M18 13v6a2 2 0 0 1-2 2H5a2 2 0 0 1-2-2V8a2 2 0 0 1 2-2h6" }],
   ],
   offline: [
     ["path", { d: "M10.94 5.274A7 7 0 0 1 15.71 10h1.79a4.5 4.5 0 0 1 4.222 6.057" }],

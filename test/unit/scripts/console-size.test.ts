@@ -9,7 +9,7 @@ import { buildConsole, type ConsoleManifest } from "../../../scripts/lib/console
 const root = resolve(import.meta.dirname, "../../..");
 const KB = 1_024;
 /** What the browser loads for the first page. It may grow to 120 KB with features; this finds what grows unnoticed. */
-const FIRST_PAGE = 70 * KB;
+const FIRST_PAGE = 71 * KB;
 const PAGE = 25 * KB;
 /** Libraries that load when they are first needed. */
 const LIBRARIES = /^(highlight|uPlot)/;
