@@ -1,7 +1,7 @@
 /** Who is signed in, what that key may do, and whether the server has a newer console. */
 import type { ConsoleSession, KeyScope } from "../../client/http.ts";
 import { connection, stopGateway } from "./gateway.ts";
-import { forgetToken, leaveForSignIn, request, writesDone } from "./session.ts";
+import { forgetToken, leaveForSignIn, request, withoutReads, writesDone } from "./session.ts";
 import { createStore, useStore, type Store } from "./store.ts";
 
 const store = createStore<ConsoleSession | undefined>(undefined);
@@ -64,7 +64,7 @@ export async function signOut({ everywhere = false }: { readonly everywhere?: bo
   // An open socket would try to come back without a session.
   await stopGateway();
   const url = everywhere ? "/api/console/sessions" : "/api/console/session";
-  await request<{ url: string }, unknown>({ url, method: "DELETE" });
+  await withoutReads(() => request<{ url: string }, unknown>({ url, method: "DELETE" }));
   forgetToken();
   leaveForSignIn();
 }

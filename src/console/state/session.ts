@@ -61,7 +61,37 @@ export async function request<Data extends Operation, Result>(sent: Sent<Data>):
       ...(signal ? { signal } : {}),
       onHeaders,
     });
+  if (method === "GET") return read(answer);
   return isRepeatable ? untilAnswered(answer, signal) : answer();
+}
+
+const reads = new Set<Promise<unknown>>();
+/** While a person signs out. */
+let hold: Promise<void> | undefined;
+
+async function read<Result>(answer: () => Promise<Result>): Promise<Result> {
+  await hold;
+  const sent = answer();
+  reads.add(sent);
+  try {
+    return await sent;
+  } finally {
+    reads.delete(sent);
+  }
+}
+
+/** Ends the sign-in by `end`. Reads would be refused then: those under way come first, and others wait, in vain unless it fails. */
+export async function withoutReads(end: () => Promise<unknown>): Promise<void> {
+  const { promise, resolve } = Promise.withResolvers<void>();
+  hold = promise;
+  try {
+    await Promise.allSettled(reads);
+    await end();
+  } catch (error) {
+    hold = undefined;
+    resolve();
+    throw error;
+  }
 }
 
 interface Call extends RequestInit {
