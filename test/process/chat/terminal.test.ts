@@ -40,7 +40,7 @@ test(
 
       const card = await terminal.shows(/1 {2}allow once[\s\S]*esc denies/);
       assert.match(card, /^› clean up$/m);
-      assert.match(card, /^● terminal {2}/m);
+      assert.match(card, /^\? terminal {2}.*waits for your answer$/m);
       assert.match(card, /^▌ approval {2}terminal asks to run/m);
       assert.match(card, /^ {4}rm -rf build$/m);
       assert.ok(existsSync(join(place.folder, "build")));
