@@ -176,7 +176,7 @@ scenario(
       status: "claimed",
       delivery_status: null,
     });
-    assert.doesNotMatch(JSON.stringify(events), /tea/);
+    assert.doesNotMatch(JSON.stringify(events), /\btea\b/);
   },
 );
 
