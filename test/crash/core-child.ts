@@ -28,9 +28,14 @@ const mark = defineTool<{ text: string; hang?: boolean }>({
   inspect: ({ text }) => ({ kind: "tool", effect: "none", title: text }),
   run: async ({ text, hang }) => {
     appendFileSync(marks, `${text}\n`);
-    return hang ? never() : `marked ${text}`;
+    if (!hang) return `marked ${text}`;
+    hangs.resolve();
+    return never();
   },
 });
+
+/** Resolves once a tool hangs: its event may be seen before it runs. */
+const hangs = Promise.withResolvers<void>();
 
 const call = (tool: string, input: unknown) => ({ calls: [{ tool, input }] });
 
@@ -114,6 +119,7 @@ async function bring({ agent, store }: Service): Promise<void> {
   await submit("queued behind");
   if (scenario === "tool") await until(store, runId, "tool.started", 2);
   else await until(store, runId, POINTS[scenario] ?? "");
+  if (scenario === "tool" || scenario === "subagent") await hangs.promise;
   if (scenario === "steer") await agent.runs.steer(runId, "and mind the gap");
   say("there");
 }
