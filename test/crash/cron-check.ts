@@ -229,13 +229,13 @@ function arrivalFlaws({ arrivals, messages, cuts }: Findings): readonly string[]
     ...sent
       .filter(({ id, status }) => status === "delivered" && !arrivals.some((each) => each.id === id))
       .map(({ id }) => `${id} never came`),
-    ...sent.flatMap(({ id, attempts, last_error: error }) => {
+    ...sent.flatMap(({ id, attempts, attempt_log: log }) => {
       const times = arrivals.filter((each) => each.id === id).map(({ atMs }) => atMs);
       const wasCut = (from: number, until: number) =>
         cuts.some(({ fromMs, untilMs }) => untilMs >= from && fromMs <= until);
       return times.slice(1).every((at, index) => wasCut(times[index]!, at))
         ? []
-        : [`${id} came at ${times.join()} in ${attempts} attempts (${error}), cuts ${JSON.stringify(cuts)}`];
+        : [`${id} came at ${times.join()} in ${attempts} attempts, ${log}; cuts ${JSON.stringify(cuts)}`];
     }),
   ];
 }
