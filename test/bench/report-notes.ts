@@ -58,8 +58,8 @@ export const notes: Readonly<Record<string, readonly string[]>> = {
       " of the index by owner, and 12 to read the last id. Of the rest of a row, SQLite takes 2.4 us: 1.9 without that" +
       " index, 1.1 if a transaction were one row. It stays: without it, the events of one owner among those of many would" +
       " be found by reading all.",
-    "A webhook and its run are five rows, and at this load a transaction has about 130. So five inserts of 2.4 us each, their" +
-      " JSON and objects are what is left: about 30 us, of which the goal allows 40 on a slow day and 25 on a fast one." +
+    "A webhook and its run are five rows, and a transaction has about 130 at this load. Five inserts of 2.4 us each, their" +
+      " JSON and their objects take about 30 us together; the goal allows 25 to 40 us, by the speed of the machine." +
       " A profile of the receiver shows no other work for the feed: nothing is read when nobody follows. Each kind is a process" +
       " of its own: one that wrote the feed only for a while, in turns, took 1.2 times the CPU time meanwhile, because the code" +
       " that V8 had made for the one did not fit the other.",
