@@ -60,9 +60,9 @@ export const notes: Readonly<Record<string, readonly string[]>> = {
       " be found by reading all.",
     "A webhook and its run are five rows, and a transaction has about 130 at this load. Five inserts of 2.4 us each, their" +
       " JSON and their objects take about 30 us together; the goal allows 25 to 40 us, by the speed of the machine." +
-      " A profile of the receiver shows no other work for the feed: nothing is read when nobody follows. Each kind is a process" +
-      " of its own: one that wrote the feed only for a while, in turns, took 1.2 times the CPU time meanwhile, because the code" +
-      " that V8 had made for the one did not fit the other.",
+      " A profile of the receiver shows no other work for the feed: nothing is read without a subscriber. Each kind is a process" +
+      " of its own: a process that switched the feed on and off took 1.2 times the CPU time while it was on, because V8 had" +
+      " optimised its code for both.",
     "With a subscriber, each commit read again what the process had just written, looked through up to 2,000 rows that were" +
       " kept, and made an exception for the end of each wait. Without these, a webhook with a subscriber costs 790 us where" +
       " it cost 929 (ten interleaved pairs of processes at a load of 27). What is left is two frames for each webhook and" +
