@@ -135,7 +135,10 @@ export interface ControlListener {
   readonly onSteer: (steer: Steer) => void;
 }
 
-/** Listens for requests to a run, once it is {@link FOLLOW_AFTER_MS} old. */
+/**
+ * Listens for requests to a run, once it is {@link FOLLOW_AFTER_MS} old. A class, because an object literal with a getter
+ * would stay in memory, with the run, until the next full collection.
+ */
 export class ControlRequests {
   readonly #cancelTimer: () => void;
   #listening: ReturnType<Store["journal"]["listen"]> | undefined;

@@ -1,4 +1,5 @@
 /** Which run may start: the queue of each session, the sessions alive in this process, and the limit of runs. */
+import type { OngoingMap } from "../../base/time.ts";
 import { ServiceError } from "../../base/errors.ts";
 import { leaseFor, UNLEASED } from "../../store/tx/tx.ts";
 import type { Store, Tx } from "../../store/store.ts";
@@ -228,9 +229,7 @@ const startedEvent = (run: RunRow) => runEvent(run.id, "run.started", about(run)
 
 interface AliveOptions {
   readonly deps: Pick<AgentDeps, "clock" | "log">;
-  readonly running: Pick<ReadonlyMap<string, { readonly sessionId: string }>, "get"> & {
-    values(): Iterable<{ readonly sessionId: string }>;
-  };
+  readonly running: Pick<OngoingMap<string, { readonly sessionId: string }>, "get" | "values">;
   /** Sessions whose runs wait for a permit. */
   readonly waiting: () => Iterable<string>;
 }

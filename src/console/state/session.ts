@@ -80,12 +80,19 @@ async function read<Result>(answer: () => Promise<Result>): Promise<Result> {
   }
 }
 
-/** Ends the sign-in by `end`. Reads would be refused then: those under way come first, and others wait, in vain unless it fails. */
+/** How long signing out waits for reads: one of a slow page may be cut by it. */
+const READS_END_MS = 1_000;
+
+/**
+ * Signs out by `end`, after which reads are refused: waits for those under way, and holds new ones back. They go on if
+ * `end` fails.
+ */
 export async function withoutReads(end: () => Promise<unknown>): Promise<void> {
   const { promise, resolve } = Promise.withResolvers<void>();
   hold = promise;
   try {
-    await Promise.allSettled(reads);
+    const late = new Promise((ended) => setTimeout(ended, READS_END_MS));
+    await Promise.race([Promise.allSettled(reads), late]);
     await end();
   } catch (error) {
     hold = undefined;

@@ -429,12 +429,13 @@ export async function whileWaiting(
 ): Promise<void> {
   const enough = new AbortController();
   const stop = () => enough.abort();
-  const cancelTimer = clock.after(waitMs, stop);
+  // Keeps the process alive: a command that serves its own request has no connection that would.
+  clock.sleep(waitMs, { signal: enough.signal }).then(stop, () => {});
   client.addEventListener("abort", stop, { once: true });
   try {
     await work(enough.signal);
   } finally {
-    cancelTimer();
+    stop();
     client.removeEventListener("abort", stop);
   }
 }

@@ -261,12 +261,7 @@ function ended(
 ): Promise<void> {
   const { store, clock } = deps;
   const hasEnded = (row: OccurrenceRow | undefined) => row !== undefined && row.ended_at !== null;
-  const idle = (run: () => void) => {
-    const over = new AbortController();
-    // A timer that keeps the process alive: a command has nothing else to wait for.
-    clock.sleep(RECHECK_MS, { signal: over.signal }).then(run, () => {});
-    return () => over.abort();
-  };
+  const idle = (run: () => void) => clock.after(RECHECK_MS, run);
   return whileWaiting(clock, until, async (signal) => {
     if (hasEnded(await occurrenceOf(run, deps))) return;
     for await (const { rows } of store.feed.follow(until.from, { signal, idle })) {
