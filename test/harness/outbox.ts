@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import type { Message } from "../../generated/http/client/types.gen.ts";
 import type { OutboxRow } from "../../src/store/schema/tables.ts";
+import { storedChanges } from "./changes.ts";
 import type { TestService } from "./service.ts";
 
 /** A chat on a platform without settings: its messages stay where they are. */
@@ -61,10 +62,9 @@ export async function messageWith(
 
 /** The stored events of messages, as `id type status actor`. */
 export async function messageEvents(service: TestService): Promise<readonly string[]> {
-  const { store } = service.service;
-  const rows = await store.read.selectFrom("changes").selectAll().orderBy("tx").orderBy("id").execute();
+  const rows = await storedChanges(service.service.store);
   return rows.flatMap(({ type, ref, data, actor }) =>
-    type.startsWith("message.") ? [`${ref} ${type} ${JSON.parse(data).status} ${actor}`] : [],
+    type.startsWith("message.") ? [`${ref} ${type} ${String(data["status"])} ${actor}`] : [],
   );
 }
 

@@ -129,9 +129,8 @@ async function* follow(
 }
 
 function toEvent(store: Store, row: ChangeRow): FeedEvent {
-  const data = JSON.parse(row.data) as Record<string, unknown>;
   const [kind = ""] = row.type.split(".");
-  const session = data["session_id"];
+  const session = row.data["session_id"];
   return {
     id: cursorOf(store, row),
     object: "event",
@@ -142,7 +141,7 @@ function toEvent(store: Store, row: ChangeRow): FeedEvent {
     data: {
       object: `agent.${kind}`,
       id: kind === "session" ? nameOfId(row.ref) : row.ref,
-      ...data,
+      ...row.data,
       ...(typeof session === "string" ? { session_id: nameOfId(session) } : {}),
     },
   };

@@ -1,4 +1,4 @@
-/** Changes: one row for each committed change of a state, from which the feed is read. */
+/** Changes of states, as transactions record them for the feed. */
 import type { RunRow, SessionRow } from "../schema/tables.ts";
 
 /** The kinds of resources whose changes are recorded, with what may happen to them. */

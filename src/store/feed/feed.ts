@@ -8,7 +8,22 @@ export interface FeedPosition {
   readonly id: number;
 }
 
-export type ChangeRow = Tables["changes"];
+/** A stored change. */
+export interface ChangeRow extends FeedPosition {
+  readonly owner: string;
+  readonly type: string;
+  /** Id of the resource. */
+  readonly ref: string;
+  readonly data: Readonly<Record<string, unknown>>;
+  readonly actor: string | null;
+  /** Milliseconds since the epoch. */
+  readonly created_at: number;
+}
+
+/** The changes of one transaction and one owner, as they are stored. */
+type Pack = Tables["changes"];
+/** A change in a pack. */
+type Entry = readonly [type: string, ref: string, data: ChangeRow["data"], actor: string | null];
 
 export interface FeedRead {
   readonly after: FeedPosition;
@@ -32,7 +47,7 @@ export interface FollowOptions {
 
 /** The changes that a transaction wrote, and the id of the one before them. */
 export interface WrittenChanges {
-  readonly rows: readonly ChangeRow[];
+  readonly packs: readonly Pack[];
   readonly after: number;
 }
 
@@ -46,7 +61,10 @@ const PAGE_ROWS = 500;
 const MAX_RECENT = 2_000;
 /** How long a reader waits for transactions that began before committed ones. */
 const PENDING_MS = 100;
-const COLUMNS = "tx, id, owner, type, ref, data, actor, created_at";
+/** Bounds what one read loads and one step parses. */
+const MAX_PACK = 64;
+const MAX_PACKS = 64;
+const COLUMNS = "tx, id, count, owner, created_at, entries";
 const HORIZON = "(pg_snapshot_xmin(pg_current_snapshot())::text)::bigint";
 
 /** Key of the position up to which changes were deleted, in the table `metadata`. */
@@ -98,8 +116,8 @@ export class Feed {
 
   /** Returns the position before the oldest stored change; undefined when none is stored. */
   async first(): Promise<FeedPosition | undefined> {
-    const [row] = await this.#driver.query("select tx, id from changes order by tx, id limit 1", []);
-    return row && toPosition(row);
+    const [pack] = await this.#driver.query("select tx, id, count from changes order by tx, id limit 1", []);
+    return pack && { tx: Number(pack["tx"]), id: Number(pack["id"]) - Number(pack["count"]) + 1 };
   }
 
   /** Returns whether no change can have this position yet. */
@@ -114,6 +132,29 @@ export class Feed {
 
   /** Returns the changes behind a position, oldest first. */
   async read({ after, limit, owner, types }: FeedRead): Promise<readonly ChangeRow[]> {
+    const found: ChangeRow[] = [];
+    for (let from = after; ;) {
+      const count = Math.min(limit - found.length, MAX_PACKS);
+      const packs = await this.#packsBehind(from, count, owner);
+      for (const pack of packs) {
+        for (const row of changesIn(pack)) {
+          if (isAfter(row, after) && (types === undefined || types.includes(row.type))) found.push(row);
+        }
+        if (found.length >= limit) return found.slice(0, limit);
+      }
+      const last = packs.at(-1);
+      if (!last || packs.length < count) return found;
+      from = toPosition(last);
+      // Few of many changes may have these types.
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+  }
+
+  async #packsBehind(
+    after: FeedPosition,
+    limit: number,
+    owner: string | undefined,
+  ): Promise<readonly Pack[]> {
     const values: Value[] = [after.tx, after.id];
     let where = "(tx, id) > (?, ?)";
     if (this.#driver.dialect === "postgres") where += ` and tx < ${HORIZON}`;
@@ -121,12 +162,8 @@ export class Feed {
       where += " and owner = ?";
       values.push(owner);
     }
-    if (types !== undefined) {
-      where += ` and type in (${types.map(() => "?").join(", ")})`;
-      values.push(...types);
-    }
     const text = `select ${COLUMNS} from changes where ${where} order by tx, id limit ?`;
-    return (await this.#driver.query(text, [...values, limit])) as unknown as readonly ChangeRow[];
+    return (await this.#driver.query(text, [...values, limit])) as unknown as readonly Pack[];
   }
 
   /**
@@ -155,15 +192,15 @@ export class Feed {
   }
 
   /**
-   * Hands over the changes that this process has just committed: `rows` follow the one with the id `after`. SQLite has one
+   * Hands over the changes that this process has just committed: they follow the one with the id `after`. SQLite has one
    * writer at a time and ids without gaps, so when the followers know that one, nothing is missing and nothing is read.
    */
-  take({ rows, after }: WrittenChanges): void {
+  take({ packs, after }: WrittenChanges): void {
     const span = this.#span;
     const isNext = this.#driver.dialect === "sqlite" && span?.to.id === after;
     // A read that is under way may start the span anew.
     if (!span || !isNext || this.#isReading) return this.look();
-    this.#keep(rows.map(asStored), span);
+    this.#keep(packs.flatMap(changesIn), span);
     this.#wake();
   }
 
@@ -284,7 +321,7 @@ export class Feed {
 
 const START: FeedPosition = { tx: 0, id: 0 };
 
-function toPosition({ tx, id }: Row | ChangeRow): FeedPosition {
+function toPosition({ tx, id }: Row | Pack | ChangeRow): FeedPosition {
   return { tx: Number(tx), id: Number(id) };
 }
 
@@ -298,17 +335,6 @@ function countUpTo(rows: readonly ChangeRow[], position: FeedPosition): number {
     else low = middle + 1;
   }
   return low;
-}
-
-/** Returns a row as a read would: texts are stored as UTF-8, and without NUL. */
-function asStored(row: ChangeRow): ChangeRow {
-  const text = (value: string) => withoutNul(value.toWellFormed());
-  return {
-    ...row,
-    owner: text(row.owner),
-    ref: text(row.ref),
-    actor: row.actor === null ? null : text(row.actor),
-  };
 }
 
 /** Returns whether `a` is behind `b`. */
@@ -341,21 +367,53 @@ export async function writeChanges(tx: RawTx, changes: readonly Change[]): Promi
     tx.all(tx.dialect === "sqlite" ? LAST : XID, []),
   ]);
   const [txId, after] = [Number(position?.["tx"] ?? 0), Number(position?.["id"] ?? 0)];
-  const rows = changes.map((change, index): ChangeRow => {
+  const packs: Pack[] = [];
+  let id = after;
+  for (const [owner, entries] of entriesByOwner(changes, runs)) {
+    for (let start = 0; start < entries.length; start += MAX_PACK) {
+      const part = entries.slice(start, start + MAX_PACK);
+      id += part.length;
+      const text = JSON.stringify(part);
+      packs.push({ tx: txId, id, count: part.length, owner, created_at: tx.nowMs, entries: text });
+    }
+  }
+  await tx.insert("changes", packs);
+  return { packs, after };
+}
+
+function entriesByOwner(
+  changes: readonly Change[],
+  runs: ReadonlyMap<string, ChangedRun> | undefined,
+): ReadonlyMap<string, readonly Entry[]> {
+  const byOwner = new Map<string, Entry[]>();
+  for (const change of changes) {
     const run = change.run ?? (change.runId === undefined ? undefined : runs?.get(change.runId));
-    return {
-      tx: txId,
-      id: after + index + 1,
-      owner: change.owner ?? run?.owner ?? "default",
-      type: change.type,
-      ref: change.ref,
-      data: JSON.stringify(dataOf(change, run)),
-      actor: actorOf(change, run),
-      created_at: tx.nowMs,
-    };
+    const owner = storable(change.owner ?? run?.owner ?? "default");
+    const actor = actorOf(change, run);
+    const entry: Entry = [
+      change.type,
+      storable(change.ref),
+      dataOf(change, run),
+      actor === null ? null : storable(actor),
+    ];
+    const entries = byOwner.get(owner);
+    if (entries) entries.push(entry);
+    else byOwner.set(owner, [entry]);
+  }
+  return byOwner;
+}
+
+/** Returns a text as a column would have it: in UTF-8, and without NUL. */
+function storable(text: string): string {
+  return withoutNul(text.toWellFormed());
+}
+
+/** Returns the changes that a row stores. */
+export function changesIn({ tx, id, count, owner, created_at, entries }: Pack): readonly ChangeRow[] {
+  const before = Number(id) - Number(count);
+  return (JSON.parse(entries) as readonly Entry[]).map(([type, ref, data, actor], index) => {
+    return { tx: Number(tx), id: before + index + 1, owner, type, ref, data, actor, created_at };
   });
-  await tx.insert("changes", rows);
-  return { rows, after };
 }
 
 /** Returns the runs that changes name but do not bring along. Nearly always there are none. */
@@ -370,7 +428,7 @@ async function readRuns(
   return new Map(rows.map((row) => [String(row["id"]), row as unknown as ChangedRun]));
 }
 
-function dataOf({ type, data, runId }: Change, run: ChangedRun | undefined): object {
+function dataOf({ type, data, runId }: Change, run: ChangedRun | undefined): ChangeRow["data"] {
   if (!run) return runId === undefined ? data : { ...data, run_id: runId };
   if (!type.startsWith("run.")) return { ...data, run_id: runId, session_id: run.session_id };
   return { ...data, kind: run.kind, session_id: run.session_id, source: run.source };

@@ -1,8 +1,8 @@
 /** Deletes old changes. */
-import { rawTx, type Tx, type Value } from "../tx/tx.ts";
+import { rawTx, type Row, type Tx, type Value } from "../tx/tx.ts";
 import { FLOOR_KEY } from "./feed.ts";
 
-const OLDEST = "select tx, id, created_at from changes order by tx, id limit ?";
+const OLDEST = "select tx, id, count, created_at from changes order by tx, id limit ?";
 const DELETE = "delete from changes where (tx, id) <= (?, ?)";
 const SET_FLOOR =
   "insert into metadata (key, value) values (?, ?) on conflict (key) do update set value = excluded.value";
@@ -14,10 +14,16 @@ interface Batches {
   write<T>(work: (tx: Tx) => Promise<T> | T): Promise<T>;
 }
 
+/** What a batch deleted. */
+interface Swept {
+  readonly rows: number;
+  readonly changes: number;
+}
+
 /**
  * Deletes changes older than their retention, and those beyond the number that is kept; resolves to their number. Saves
- * the position up to which they are gone, so that no reader skips them silently. The newest row stays: SQLite continues
- * its ids from it.
+ * the position up to which they are gone, so that no reader skips them silently. Changes of a transaction go together, and
+ * the newest ones stay: SQLite continues its ids from them.
  */
 export async function sweepChanges(
   batches: Batches,
@@ -28,9 +34,9 @@ export async function sweepChanges(
 ): Promise<number> {
   let deleted = 0;
   for (;;) {
-    const count = await batches.write((tx) => sweepBatch(tx, batches.size, { changesMs, maxChanges }));
-    deleted += count;
-    if (count < batches.size || batches.isStopped) return deleted;
+    const swept = await batches.write((tx) => sweepBatch(tx, batches.size, { changesMs, maxChanges }));
+    deleted += swept.changes;
+    if (swept.rows < batches.size || batches.isStopped) return deleted;
   }
 }
 
@@ -38,20 +44,28 @@ async function sweepBatch(
   tx: Tx,
   size: number,
   { changesMs, maxChanges }: { readonly changesMs: number | undefined; readonly maxChanges: number },
-): Promise<number> {
+): Promise<Swept> {
   const raw = rawTx(tx);
   const [total] = Number.isFinite(maxChanges)
-    ? await raw.all("select count(*) as count from changes", [])
+    ? await raw.all("select sum(count) as count from changes", [])
     : [];
-  const surplus = Math.max(0, Number(total?.["count"] ?? 0) - Math.max(1, maxChanges));
+  const surplus = Number(total?.["count"] ?? 0) - maxChanges;
   const before = changesMs === undefined ? Number.NEGATIVE_INFINITY : tx.nowMs - changesMs;
   // One more row than may go: the newest stays.
   const rows = await raw.all(OLDEST, [size + 1]);
-  const old = rows.slice(0, -1).filter((row, index) => index < surplus || Number(row["created_at"]) < before);
-  const last = old.at(-1);
-  if (!last) return 0;
+  let changes = 0;
+  let last: Row | undefined;
+  let count = 0;
+  for (const row of rows.slice(0, -1)) {
+    const next = changes + Number(row["count"]);
+    if (next > surplus && Number(row["created_at"]) >= before) break;
+    changes = next;
+    last = row;
+    count++;
+  }
+  if (!last) return { rows: 0, changes: 0 };
   const position: Value[] = [Number(last["tx"]), Number(last["id"])];
   await raw.run(DELETE, position);
   await raw.run(SET_FLOOR, [FLOOR_KEY, JSON.stringify({ tx: position[0], id: position[1] })]);
-  return old.length;
+  return { rows: count, changes };
 }

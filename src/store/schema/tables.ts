@@ -369,20 +369,22 @@ const pendingEvents = table(
   { hasLongRows: true },
 );
 
-/** A committed change of a resource, see src/store/feed/change.ts. Retention keeps the newest row: ids never repeat. */
+/**
+ * The changes that one transaction made to resources of one owner, see src/store/feed/change.ts. A row for each change
+ * would cost more than twice as much. Retention keeps the newest row: ids never repeat.
+ */
 const changes = table(
   {
     /** PostgreSQL: the id of the transaction; SQLite: 0. */
     tx: "integer",
+    /** Of the last change; the others have the ids before it. */
     id: "integer",
+    /** Number of changes. */
+    count: "integer",
     owner: "text",
-    type: "text",
-    /** Id of the resource. */
-    ref: "text",
-    /** JSON object without texts of people or models. */
-    data: "text",
-    actor: "text?",
     created_at: "integer",
+    /** JSON: an array `[type, id of the resource, data, actor]` for each change, without texts of people or models. */
+    entries: "text",
   },
   ["tx", "id"],
   { by_owner: { columns: ["owner", "tx", "id"] } },

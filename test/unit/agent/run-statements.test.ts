@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { DatabaseSync } from "node:sqlite";
 import { test } from "node:test";
 import { createTestAgent } from "../../harness/agent.ts";
+import { storedChanges } from "../../harness/changes.ts";
 import { countStatements } from "../../harness/counted-store.ts";
 import { FakeClock } from "../../harness/fake-clock.ts";
 import { testDialect } from "../../harness/store.ts";
@@ -39,10 +40,10 @@ test(
     await using agent = await createTestAgent();
     const { runId, sessionId } = await agent.submit("hi", { apiKey: "lena" });
     await agent.events(runId);
-    const changes = await agent.store.read.selectFrom("changes").selectAll().orderBy("id").execute();
+    const changes = await storedChanges(agent.store);
     const about = { kind: "run", session_id: sessionId, source: "test" };
     assert.deepEqual(
-      changes.map(({ type, ref, owner, actor, data }) => [type, ref, owner, actor, JSON.parse(data)]),
+      changes.map(({ type, ref, owner, actor, data }) => [type, ref, owner, actor, data]),
       [
         ["run.created", runId, "tester", "lena", { status: "running", ...about }],
         ["run.updated", runId, "tester", null, { status: "completed", ...about }],

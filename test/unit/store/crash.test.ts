@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { storedChanges } from "../../harness/changes.ts";
 import { openTestStore } from "../../harness/store.ts";
 import { startChild } from "./child.ts";
 import { seed } from "./rows.ts";
@@ -26,7 +27,7 @@ test("a kill -9 after the commit leaves the event in the feed and before it leav
     }
     // Each work writes one event and one session: what was committed without an answer is whole as well.
     assert.equal(titles.size - 1, events.length);
-    const refs = (await store.read.selectFrom("changes").select("ref").execute()).map(({ ref }) => ref);
+    const refs = (await storedChanges(store)).map(({ ref }) => ref);
     assert.deepEqual(
       new Set(refs),
       new Set([...titles].filter((title) => title !== null && /^t\d/.test(title))),

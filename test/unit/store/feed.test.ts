@@ -4,12 +4,16 @@ import { Counts } from "../../../src/store/tx/tx.ts";
 import { GroupCommitter } from "../../../src/store/tx/group.ts";
 import type { Change } from "../../../src/store/feed/change.ts";
 import {
+  changesIn,
   Feed,
   type ChangeRow,
   type FeedPosition,
   type WrittenChanges,
 } from "../../../src/store/feed/feed.ts";
+import { sweep } from "../../../src/store/retention.ts";
+import type { Tables } from "../../../src/store/schema/tables.ts";
 import type { Store } from "../../../src/store/store.ts";
+import { storedChanges } from "../../harness/changes.ts";
 import { openTestStore, testDialect } from "../../harness/store.ts";
 import { sessionRow } from "./rows.ts";
 
@@ -21,7 +25,11 @@ const refs = async (feed: Feed, after: FeedPosition = START): Promise<string[]> 
   (await feed.read({ after, limit: 1_000 })).map(({ ref }) => ref);
 
 const rowOf = (id: number): ChangeRow => {
-  return { ...change(String(id)), tx: 0, id, created_at: id, actor: null, data: "{}", owner: "ann" };
+  return { ...change(String(id)), tx: 0, id, created_at: id, actor: null, owner: "ann" };
+};
+
+const packOf = ({ tx, id, owner, type, ref, data, actor, created_at }: ChangeRow) => {
+  return { tx, id, count: 1, owner, created_at, entries: JSON.stringify([[type, ref, data, actor]]) };
 };
 
 /** Follows until `count` changes came. */
@@ -154,6 +162,77 @@ test("what followers get at once is what is stored, from either of two stores an
   assert.deepEqual(second, stored);
 });
 
+test("the changes of one transaction are read from any position in it, by owner and by type", async (t) => {
+  const { store } = await openTestStore(t);
+  const total = 150;
+  const made = Array.from({ length: total }, (_, index): Change => {
+    const owner = index % 3 === 0 ? "bob" : "ann";
+    return { ...change(String(index)), owner, type: index % 50 === 0 ? "job.deleted" : "job.updated" };
+  });
+  await store.write((tx) => made.forEach((each) => tx.record(each)));
+  const all = await follow(store, START, total);
+  const of = (owner: string) => made.flatMap((each) => (each.owner === owner ? each.ref : []));
+  // Those of an owner are in the order in which they were recorded.
+  for (const owner of ["bob", "ann"]) {
+    assert.deepEqual(
+      all.flatMap((row) => (row.owner === owner ? row.ref : [])),
+      of(owner),
+    );
+    const theirs = await store.feed.read({ after: START, limit: total, owner });
+    assert.deepEqual(
+      theirs.map(({ ref }) => ref),
+      of(owner),
+    );
+  }
+  for (const index of [0, 1, 62, 63, 64, 99, total - 2]) {
+    const rest = await store.feed.read({ after: all[index]!, limit: 7 });
+    assert.deepEqual(rest, all.slice(index + 1, index + 8));
+  }
+  const types = ["job.deleted"];
+  assert.deepEqual(
+    (await store.feed.read({ after: all[1]!, limit: total, types })).map(({ ref }) => ref),
+    all.slice(2).flatMap((row) => (types.includes(row.type) ? row.ref : [])),
+  );
+});
+
+test("changes of a type that is rare are found behind thousands of others", async (t) => {
+  const { store } = await openTestStore(t);
+  for (let n = 0; n < 20; n++) {
+    await Promise.all(
+      Array.from({ length: 20 }, (_, index) =>
+        store.write((tx) => tx.record({ ...change(String(index)), owner: `owner ${index}` })),
+      ),
+    );
+  }
+  await store.write((tx) => tx.record({ ...change("rare"), type: "key.deleted" }));
+  const all = await follow(store, START, 401);
+  assert.equal(all.length, 401);
+  const rare = await store.feed.read({ after: START, limit: 10, types: ["key.deleted"] });
+  assert.deepEqual(
+    rare.map(({ ref }) => ref),
+    ["rare"],
+  );
+  assert.equal((await store.feed.read({ after: START, limit: 350 })).length, 350);
+});
+
+test("retention keeps at least the number of changes that it is set to, and whole transactions", async (t) => {
+  const { store } = await openTestStore(t);
+  for (const size of [3, 4, 5]) {
+    await store.write((tx) => {
+      for (let index = 0; index < size; index++) tx.record(change(`${size}.${index}`));
+    });
+  }
+  const all = await follow(store, START, 12);
+  assert.deepEqual(await store.feed.first(), { tx: all[0]!.tx, id: all[0]!.id });
+  const swept = await sweep(store, { retention: { maxChanges: 6 } });
+  assert.equal(swept.changes, 3);
+  assert.deepEqual(await storedChanges(store), all.slice(3));
+  assert.deepEqual(await store.feed.floor(), { tx: all[2]!.tx, id: all[2]!.id });
+  assert.deepEqual(await store.feed.first(), { tx: all[3]!.tx, id: all[3]!.id });
+  assert.equal((await sweep(store, { retention: { maxChanges: 0 } })).changes, 4);
+  assert.deepEqual(await storedChanges(store), all.slice(7));
+});
+
 test("changes that follow the newest known one need no read, and those behind another process are read", async () => {
   const rows: ChangeRow[] = [];
   let reads = 0;
@@ -163,7 +242,7 @@ test("changes that follow the newest known one need no read, and those behind an
     query: async (text: string, [, after]: readonly number[]) => {
       if (text.includes("order by tx desc")) return rows.slice(-1);
       reads++;
-      return rows.filter(({ id }) => id > Number(after));
+      return rows.filter(({ id }) => id > Number(after)).map(packOf);
     },
   };
   const feed = new Feed(driver as never);
@@ -171,7 +250,7 @@ test("changes that follow the newest known one need no read, and those behind an
     const after = rows.length;
     const made = Array.from({ length: count }, (_, index) => rowOf(after + index + 1));
     rows.push(...made);
-    return { rows: made, after };
+    return { packs: made.map(packOf), after };
   };
   const stop = new AbortController();
   const seen: number[] = [];
@@ -224,8 +303,8 @@ test("a group of works is one insert of changes, in the order of the works", asy
     dialect: "sqlite",
     nowMs: 1,
     all: async () => [],
-    insert: async (table: string, rows: readonly { ref: string }[]) =>
-      void sent.push(`${table} ${rows.map(({ ref }) => ref).join()}`),
+    insert: async (table: string, rows: readonly Tables["changes"][]) =>
+      void sent.push(`${table} ${rows.flatMap(changesIn).map(({ ref }) => ref)}`),
     record: (each: Change) => void share.changes.push(each),
     afterCommit: (run: () => void) => void share.afterCommit.push(run),
     finish: async () => {},
@@ -254,7 +333,10 @@ test("with the feed the webhook bench keeps 95 % of its rate: followers of a pro
     query: async (text: string, [, after, limit]: readonly number[]) => {
       if (text.includes("order by tx desc")) return rows.slice(-1);
       reads++;
-      return rows.filter(({ id }) => id > Number(after)).slice(0, limit);
+      return rows
+        .filter(({ id }) => id > Number(after))
+        .slice(0, limit)
+        .map(packOf);
     },
   };
   const feed = new Feed(driver as never);

@@ -2,16 +2,17 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { dropMessage, retryMessage } from "../../../src/store/outbox/messages.ts";
 import type { Store } from "../../../src/store/store.ts";
+import { storedChanges } from "../../harness/changes.ts";
 import { openTestStore } from "../../harness/store.ts";
 
 /** Every change of a message that the feed has, as `type status`. */
 async function changesOf(store: Store, id: string): Promise<readonly string[]> {
-  const rows = await store.read.selectFrom("changes").selectAll().orderBy("tx").orderBy("id").execute();
+  const rows = await storedChanges(store);
   return rows.flatMap(({ type, ref, data, owner, actor }) => {
     if (ref !== id) return [];
-    const { platform, status, ref: run, ...more } = JSON.parse(data);
+    const { platform, status, ref: run, ...more } = data;
     assert.deepEqual([owner, platform, run, more], ["ann", "sms", "run_1", {}]);
-    return [`${type} ${status}${actor === null ? "" : ` by ${actor}`}`];
+    return [`${type} ${String(status)}${actor === null ? "" : ` by ${actor}`}`];
   });
 }
 

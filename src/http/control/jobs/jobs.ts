@@ -265,7 +265,7 @@ function ended(
   return whileWaiting(clock, until, async (signal) => {
     if (hasEnded(await occurrenceOf(run, deps))) return;
     for await (const { rows } of store.feed.follow(until.from, { signal, idle })) {
-      const isAbout = rows.length === 0 || rows.some(({ data }) => data.includes(run.id));
+      const isAbout = rows.length === 0 || rows.some(({ data }) => data["job_id"] === run.id);
       if (isAbout && hasEnded(await occurrenceOf(run, deps))) return;
     }
   });
