@@ -51,18 +51,12 @@ export const notes: Readonly<Record<string, readonly string[]>> = {
       " difference).",
   ],
   "webhook-feed": [
-    "An accepted webhook is two rows of the feed, 150 bytes each: its delivery and its run. The end of its run is three: the" +
-      " run, the message, the delivery. Rows of a transaction are one insert, so what they cost depends on how many" +
-      " webhooks share one: 75 to 83 us of CPU for one alone, 31 in a group of 4, 22 of 8, 13 to 16 of 16 and of 32 (the" +
-      " store without a server, each pair in one process, at loads of 28 to 42). Of those of one alone, 12 to 14 are the page" +
-      " of the index by owner, and 12 to read the last id. Of the rest of a row, SQLite takes 2.4 us: 1.9 without that" +
-      " index, 1.1 if a transaction were one row. It stays: without it, the events of one owner among those of many would" +
-      " be found by reading all.",
-    "A webhook and its run are five rows, and a transaction has about 130 at this load. Five inserts of 2.4 us each, their" +
-      " JSON and their objects take about 30 us together; the goal allows 25 to 40 us, by the speed of the machine." +
-      " A profile of the receiver shows no other work for the feed: nothing is read without a subscriber. Each kind is a process" +
-      " of its own: a process that switched the feed on and off took 1.2 times the CPU time while it was on, because V8 had" +
-      " optimised its code for both.",
+    "An accepted webhook is two changes, of 190 bytes each: its delivery and its run. The end of its run is three: the run," +
+      " the message, the delivery. The changes of a transaction are one row for each owner (five rows a webhook before: the" +
+      " store alone took 24 us for them in groups of 26 webhooks, and takes 15 us now; 8 of these are their bytes in the" +
+      " log). A transaction has about a hundred changes at this load.",
+    "The three kinds are processes that live side by side and take turns of 600 webhooks, since the speed of the machine" +
+      " changes by half within seconds. What remains is chance: two processes of the same kind differ by up to a tenth.",
     "With a subscriber, each commit read again what the process had just written, looked through up to 2,000 rows that were" +
       " kept, and made an exception for the end of each wait. Without these, a webhook with a subscriber costs 790 us where" +
       " it cost 929 (ten interleaved pairs of processes at a load of 27). What is left is two frames for each webhook and" +

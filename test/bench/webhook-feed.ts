@@ -4,9 +4,9 @@ import { median, runAlone, type BenchRow } from "./row.ts";
 import { hook, quiet, round, type Round } from "./webhook.ts";
 
 /** In each round, the three kinds are processes of their own: one that switched would run code that V8 had optimised for the other kind. */
-const ROUNDS = 4;
-/** Blocks of each kind in a round. */
-const TURNS = 18;
+const ROUNDS = 12;
+/** Blocks of each kind in a round. Two processes of one kind differ by up to a tenth, so rounds tell more than turns. */
+const TURNS = 8;
 /** A block ends with its requests, so that all do the same work. */
 const ENOUGH_MS = 120_000;
 const WARM_UP = 4_000;
