@@ -6203,6 +6203,7 @@ td:empty{display:none}
 <tr><td><code>features.input_file</code></td><td>boolean</td><td>Required.</td></tr>
 <tr><td><code>features.client_function_tools</code></td><td>boolean</td><td>Required.</td></tr>
 <tr><td><code>features.structured_output</code></td><td>boolean</td><td>Required.</td></tr>
+<tr><td><code>features.control_api</code></td><td>boolean</td><td>Required. The operations of the control API and the feed of changes.</td></tr>
 <tr><td><code>features.sessions_api</code></td><td>boolean</td><td>Required.</td></tr>
 <tr><td><code>features.jobs_api</code></td><td>boolean</td><td>Required.</td></tr>
 <tr><td><code>features.cors</code></td><td>boolean</td><td>Required.</td></tr>
@@ -7323,7 +7324,7 @@ td:empty{display:none}
 <tr><td><code>created_at</code></td><td>number</td><td>Required. Unix time in seconds.</td></tr>
 <tr><td><code>owner</code></td><td>string</td><td>Required.</td></tr>
 <tr><td><code>actor</code></td><td>string or null</td><td>Required. Author of the change: the name of a key, or a surface such as <code>http:ci</code>. Null: the server.</td></tr>
-<tr><td><code>data</code></td><td>object</td><td>Required. The kind and id of the resource, and its state after the change. run: status, kind, session_id, source. question: kind, status, run_id, session_id, expires_at. message: platform, status, ref. delivery: route, event, status, run_id. route: enabled. occurrence: job_id, scheduled_at, status, delivery_status. job: state, revision. grant: tool. key: name, scopes, expires_at, previous_expires_at; config: changed, restart_required. mcp: servers. service: instance, and grace_seconds while it drains. Events of keys, the configuration, MCP servers and the service need the scope admin.</td></tr>
+<tr><td><code>data</code></td><td>object</td><td>Required. The kind and id of the resource, and its state after the change. run: status, kind, session_id, source. question: kind, status, run_id, session_id, expires_at. message: platform, status, ref. delivery: route, event, status, run_id. route: enabled. occurrence: job_id, scheduled_at, status, delivery_status. job: state, revision. session: nothing else; its status follows from its runs and questions. grant: tool. key: name, scopes, expires_at, previous_expires_at; config: changed, restart_required. mcp: servers. service: instance, and grace_seconds while it drains. Events of keys, the configuration, MCP servers and the service need the scope admin.</td></tr>
 <tr><td><code>data.object</code></td><td>string</td><td>Required.</td></tr>
 <tr><td><code>data.id</code></td><td>string</td><td>Required.</td></tr>
 </tbody>

@@ -897,7 +897,7 @@ export type FeedEvent = {
      */
     actor: string | null;
     /**
-     * The kind and id of the resource, and its state after the change. run: status, kind, session_id, source. question: kind, status, run_id, session_id, expires_at. message: platform, status, ref. delivery: route, event, status, run_id. route: enabled. occurrence: job_id, scheduled_at, status, delivery_status. job: state, revision. grant: tool. key: name, scopes, expires_at, previous_expires_at; config: changed, restart_required. mcp: servers. service: instance, and grace_seconds while it drains. Events of keys, the configuration, MCP servers and the service need the scope admin.
+     * The kind and id of the resource, and its state after the change. run: status, kind, session_id, source. question: kind, status, run_id, session_id, expires_at. message: platform, status, ref. delivery: route, event, status, run_id. route: enabled. occurrence: job_id, scheduled_at, status, delivery_status. job: state, revision. session: nothing else; its status follows from its runs and questions. grant: tool. key: name, scopes, expires_at, previous_expires_at; config: changed, restart_required. mcp: servers. service: instance, and grace_seconds while it drains. Events of keys, the configuration, MCP servers and the service need the scope admin.
      */
     data: {
         object: string;

@@ -1624,9 +1624,10 @@ const (
 // FeedEventData: The kind and id of the resource, and its state after the change. run: status, kind,
 // session_id, source. question: kind, status, run_id, session_id, expires_at. message: platform, status, ref.
 // delivery: route, event, status, run_id. route: enabled. occurrence: job_id, scheduled_at, status,
-// delivery_status. job: state, revision. grant: tool. key: name, scopes, expires_at, previous_expires_at;
-// config: changed, restart_required. mcp: servers. service: instance, and grace_seconds while it drains.
-// Events of keys, the configuration, MCP servers and the service need the scope admin.
+// delivery_status. job: state, revision. session: nothing else; its status follows from its runs and
+// questions. grant: tool. key: name, scopes, expires_at, previous_expires_at; config: changed,
+// restart_required. mcp: servers. service: instance, and grace_seconds while it drains. Events of keys, the
+// configuration, MCP servers and the service need the scope admin.
 type FeedEventData struct {
 	Object string `json:"object"`
 	ID     string `json:"id"`
@@ -1652,9 +1653,10 @@ type FeedEvent struct {
 	// The kind and id of the resource, and its state after the change. run: status, kind, session_id, source.
 	// question: kind, status, run_id, session_id, expires_at. message: platform, status, ref. delivery: route,
 	// event, status, run_id. route: enabled. occurrence: job_id, scheduled_at, status, delivery_status. job:
-	// state, revision. grant: tool. key: name, scopes, expires_at, previous_expires_at; config: changed,
-	// restart_required. mcp: servers. service: instance, and grace_seconds while it drains. Events of keys, the
-	// configuration, MCP servers and the service need the scope admin.
+	// state, revision. session: nothing else; its status follows from its runs and questions. grant: tool. key:
+	// name, scopes, expires_at, previous_expires_at; config: changed, restart_required. mcp: servers. service:
+	// instance, and grace_seconds while it drains. Events of keys, the configuration, MCP servers and the
+	// service need the scope admin.
 	Data FeedEventData `json:"data"`
 }
 
@@ -8581,36 +8583,40 @@ const (
 
 // CapabilitiesFeatures is a type of the API.
 type CapabilitiesFeatures struct {
-	ChatCompletions          bool                            `json:"chat_completions"`
-	ChatCompletionsStreaming bool                            `json:"chat_completions_streaming"`
-	ResponsesAPI             bool                            `json:"responses_api"`
-	ResponsesStreaming       bool                            `json:"responses_streaming"`
-	ResponsesBackground      bool                            `json:"responses_background"`
-	ResponsesWebsocket       bool                            `json:"responses_websocket"`
-	Conversations            bool                            `json:"conversations"`
-	RunSubmission            bool                            `json:"run_submission"`
-	RunStatus                bool                            `json:"run_status"`
-	RunList                  bool                            `json:"run_list"`
-	RunEventsSSE             bool                            `json:"run_events_sse"`
-	RunEventsReplay          bool                            `json:"run_events_replay"`
-	RunStop                  bool                            `json:"run_stop"`
-	RunSteer                 bool                            `json:"run_steer"`
-	RunApproval              bool                            `json:"run_approval"`
-	Webhooks                 bool                            `json:"webhooks"`
-	ToolProgress             bool                            `json:"tool_progress"`
-	ReasoningStreaming       bool                            `json:"reasoning_streaming"`
-	InputImage               bool                            `json:"input_image"`
-	InputFile                bool                            `json:"input_file"`
-	ClientFunctionTools      bool                            `json:"client_function_tools"`
-	StructuredOutput         bool                            `json:"structured_output"`
-	SessionsAPI              bool                            `json:"sessions_api"`
-	JobsAPI                  bool                            `json:"jobs_api"`
-	Cors                     bool                            `json:"cors"`
-	ModelHeader              bool                            `json:"model_header"`
-	SessionIDHeader          bool                            `json:"session_id_header"`
-	SessionKeyHeader         bool                            `json:"session_key_header"`
-	Idempotency              CapabilitiesFeaturesIdempotency `json:"idempotency"`
-	ToolItems                CapabilitiesFeaturesToolItems   `json:"tool_items"`
+	ChatCompletions          bool `json:"chat_completions"`
+	ChatCompletionsStreaming bool `json:"chat_completions_streaming"`
+	ResponsesAPI             bool `json:"responses_api"`
+	ResponsesStreaming       bool `json:"responses_streaming"`
+	ResponsesBackground      bool `json:"responses_background"`
+	ResponsesWebsocket       bool `json:"responses_websocket"`
+	Conversations            bool `json:"conversations"`
+	RunSubmission            bool `json:"run_submission"`
+	RunStatus                bool `json:"run_status"`
+	RunList                  bool `json:"run_list"`
+	RunEventsSSE             bool `json:"run_events_sse"`
+	RunEventsReplay          bool `json:"run_events_replay"`
+	RunStop                  bool `json:"run_stop"`
+	RunSteer                 bool `json:"run_steer"`
+	RunApproval              bool `json:"run_approval"`
+	Webhooks                 bool `json:"webhooks"`
+	ToolProgress             bool `json:"tool_progress"`
+	ReasoningStreaming       bool `json:"reasoning_streaming"`
+	InputImage               bool `json:"input_image"`
+	InputFile                bool `json:"input_file"`
+	ClientFunctionTools      bool `json:"client_function_tools"`
+	StructuredOutput         bool `json:"structured_output"`
+
+	// The operations of the control API and the feed of changes.
+	ControlAPI bool `json:"control_api"`
+
+	SessionsAPI      bool                            `json:"sessions_api"`
+	JobsAPI          bool                            `json:"jobs_api"`
+	Cors             bool                            `json:"cors"`
+	ModelHeader      bool                            `json:"model_header"`
+	SessionIDHeader  bool                            `json:"session_id_header"`
+	SessionKeyHeader bool                            `json:"session_key_header"`
+	Idempotency      CapabilitiesFeaturesIdempotency `json:"idempotency"`
+	ToolItems        CapabilitiesFeaturesToolItems   `json:"tool_items"`
 }
 
 // CapabilitiesLimits is a type of the API.

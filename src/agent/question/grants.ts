@@ -60,12 +60,13 @@ export class Grants {
     add(this.#denials, scope, signature);
   }
 
-  async allowAlways(grant: Omit<GrantRow, "created_at">): Promise<void> {
+  /** Keeps a permanent approval. `actor`: who gave it, for the feed. */
+  async allowAlways(grant: Omit<GrantRow, "created_at">, actor: string): Promise<void> {
     await this.#store.write(async (tx) => {
       const { owner, signature } = grant;
       if (await tx.find("grants", { owner, signature })) return;
       await tx.insert("grants", [{ ...grant, created_at: tx.nowMs }]);
-      tx.record({ type: "grant.created", ref: grantId(grant), owner, data: { tool: grant.tool } });
+      tx.record({ type: "grant.created", ref: grantId(grant), owner, data: { tool: grant.tool }, actor });
     });
   }
 

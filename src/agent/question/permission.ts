@@ -137,7 +137,7 @@ function deniedBy({ by, reason }: Answered): SettledAnswer {
 
 /** Keeps an approval that covers more than the call, and answers the other open questions that it covers. */
 async function remember(
-  { choice }: Answered,
+  { choice, by }: Answered,
   decision: PolicyDecision,
   { tool, title, scope }: { readonly tool: string; readonly title: string; readonly scope: ToolCallScope },
 ): Promise<void> {
@@ -146,7 +146,7 @@ async function remember(
   if (choice === "session" && decision.remember !== "never") {
     scope.grants.allowForSession({ owner, sessionId }, signature);
   } else if (choice === "always" && decision.remember === "always") {
-    await scope.grants.allowAlways({ owner, signature, tool, title });
+    await scope.grants.allowAlways({ owner, signature, tool, title }, by);
   } else return;
   await answerCovered(signature, scope, { by: OURSELVES, choice: "once", reason: COVERED });
 }

@@ -190,9 +190,9 @@ function configuredKeys({ keys }: HttpDeps): readonly ApiKey[] {
 }
 
 /** The version of what people set, and of the value. Use does not change it. */
-function tagOf({ id, scopes, rate_limit_rpm, max_concurrent_runs, expires_at, ...rest }: ApiKey): string {
-  const { redacted_value: value, revoked_at: revoked } = rest;
-  return etagOf([id, scopes, rate_limit_rpm, max_concurrent_runs, expires_at, value, revoked]);
+function tagOf({ id, scopes, rate_limit_rpm, max_concurrent_runs, day_budget_usd, ...rest }: ApiKey): string {
+  const { expires_at: expires, redacted_value: value, revoked_at: revoked } = rest;
+  return etagOf([id, scopes, rate_limit_rpm, max_concurrent_runs, day_budget_usd, expires, value, revoked]);
 }
 
 const toMs = (seconds: number | null | undefined): number | undefined =>

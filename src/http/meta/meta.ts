@@ -174,6 +174,7 @@ function operationFeatures() {
     run_stop: has("stopRun"),
     run_steer: has("steerRun"),
     run_approval: has("resolveRunApproval"),
+    control_api: has("streamEvents"),
     sessions_api: tagged("Sessions"),
     jobs_api: tagged("Jobs"),
     tool_progress: takes("createChatCompletion", "x-agent-progress"),

@@ -190,10 +190,10 @@ export async function beginSession(
   const counted = { last_seq: events.length };
   await tx.insert("sessions", [{ ...rows.session, ...counted }]);
   const { owner, transient, source } = rows.session;
-  if (transient === 0) tx.record({ type: "session.created", ref: sessionId, owner, data: {} });
+  const { key, kind } = rows.run;
+  if (transient === 0) tx.record({ type: "session.created", ref: sessionId, owner, data: {}, actor: key });
   await tx.insert("runs", [{ ...rows.run, ...counted, last_event: events.at(-1)?.type ?? null }]);
   if (numbered.length > 0) await tx.insert("events", numbered.map(toRow));
-  const { key, kind } = rows.run;
   recordChanges(tx, numbered, { owner: rows.run.owner, key, kind, session_id: sessionId, source });
   return numbered;
 }

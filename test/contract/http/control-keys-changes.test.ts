@@ -54,6 +54,29 @@ scenario("updateKey", 412, { title: "a stale ETag, which the error replaces" }, 
   assert.deepEqual(both.map((each) => each.status).toSorted(), [200, 412]);
 });
 
+scenario("updateKey", 412, { title: "each field that can be changed changes the ETag" }, async (service) => {
+  const { id } = await createKey(service);
+  const path = `${KEYS}/${id}`;
+  const tagNow = async () => (await service.request(path)).headers.get("etag") ?? assert.fail();
+  const changes = [
+    { scopes: ["runs"] },
+    { rate_limit_rpm: 7 },
+    { max_concurrent_runs: 3 },
+    { day_budget_usd: 1.5 },
+    { expires_at: Math.ceil(Date.now() / 1000) + 86_400 },
+  ];
+  for (const change of changes) {
+    const etag = await tagNow();
+    const first = await patch(service, path, change, { "if-match": etag });
+    assert.equal(first.status, 200, JSON.stringify(change));
+    assert.equal(first.headers.get("etag"), await tagNow());
+    const second = await patch(service, path, change, { "if-match": etag });
+    await assertError(second, 412, "precondition_failed");
+    const unchanged = await service.request(path, { headers: { "if-none-match": etag } });
+    assert.equal(unchanged.status, 200, JSON.stringify(change));
+  }
+});
+
 for (const id of ["updateKey", "deleteKey", "rotateKey"] as const) {
   const send = (service: TestService, key: string, headers: Record<string, string> = {}) => {
     const json = { "content-type": "application/json", ...headers };

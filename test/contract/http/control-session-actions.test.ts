@@ -63,7 +63,7 @@ scenario(
     const events = await storedEvents<FeedEvent>(service, "?types=session.created");
     assert.deepEqual(
       events.map(({ actor }) => actor),
-      [null, "default", "default"],
+      ["default", "default", "default"],
     );
   },
 );
@@ -373,10 +373,10 @@ scenario(
     });
     const events = await storedEvents<FeedEvent>(service, "?types=grant.*");
     assert.deepEqual(
-      events.map(({ type, data }) => [type, data.id]),
+      events.map(({ type, actor, data }) => [type, actor, data.id]),
       [
-        ["grant.created", id],
-        ["grant.deleted", id],
+        ["grant.created", "http:default", id],
+        ["grant.deleted", "default", id],
       ],
     );
     await assertError(await service.request(path, { method: "DELETE" }), 404, "grant_not_found");

@@ -9,8 +9,8 @@ const grant = { owner: "ann", signature: "command:sudo ls", tool: "terminal", ti
 
 test("leave for good is by owner, survives a restart, is listed and revoked", async () => {
   await using agent = await createTestAgent();
-  await agent.deps.grants.allowAlways(grant);
-  await agent.deps.grants.allowAlways(grant);
+  await agent.deps.grants.allowAlways(grant, "lena");
+  await agent.deps.grants.allowAlways(grant, "lena");
   await using restarted = await createTestAgent({ database: agent.databaseUrl });
   const { grants } = restarted.deps;
   assert.equal(await grants.allows({ owner: "ann", sessionId: "another" }, grant.signature), true);

@@ -56,7 +56,7 @@ test("leave kept for what may not be kept counts for nothing", async () => {
   await using agent = await withCommand("rm -rf build");
   const signature = "command:rm -rf in the workspace";
   agent.deps.grants.allowForSession({ owner: "tester", sessionId: "s" }, signature);
-  await agent.deps.grants.allowAlways({ owner: "tester", signature, tool: "terminal", title: "" });
+  await agent.deps.grants.allowAlways({ owner: "tester", signature, tool: "terminal", title: "" }, "lena");
   assert.equal(await unasked(agent), "denied");
 });
 

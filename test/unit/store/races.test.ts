@@ -33,7 +33,7 @@ test("a permission that two processes grant at once is granted", async (t) => {
   const { store, openAnother } = await openTestStore(t);
   const stores = [store, await openAnother()];
   await race(stores, (each, signature) =>
-    new Grants(each).allowAlways({ owner: "a", signature, tool: "terminal", title: "x" }),
+    new Grants(each).allowAlways({ owner: "a", signature, tool: "terminal", title: "x" }, "lena"),
   );
   assert.equal((await new Grants(store).list("a")).length, 20);
 });

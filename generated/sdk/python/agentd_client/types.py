@@ -4428,9 +4428,10 @@ class FeedEventData(_FeedEventDataRequired, total=False):
     """The kind and id of the resource, and its state after the change. run: status, kind, session_id, source.
     question: kind, status, run_id, session_id, expires_at. message: platform, status, ref. delivery:
     route, event, status, run_id. route: enabled. occurrence: job_id, scheduled_at, status,
-    delivery_status. job: state, revision. grant: tool. key: name, scopes, expires_at, previous_expires_at;
-    config: changed, restart_required. mcp: servers. service: instance, and grace_seconds while it drains.
-    Events of keys, the configuration, MCP servers and the service need the scope admin.
+    delivery_status. job: state, revision. session: nothing else; its status follows from its runs and
+    questions. grant: tool. key: name, scopes, expires_at, previous_expires_at; config: changed,
+    restart_required. mcp: servers. service: instance, and grace_seconds while it drains. Events of keys,
+    the configuration, MCP servers and the service need the scope admin.
     """
 
 
@@ -4449,10 +4450,10 @@ _FeedEventRequired = TypedDict(
         #: The kind and id of the resource, and its state after the change. run: status, kind, session_id,
         #: source. question: kind, status, run_id, session_id, expires_at. message: platform, status, ref.
         #: delivery: route, event, status, run_id. route: enabled. occurrence: job_id, scheduled_at, status,
-        #: delivery_status. job: state, revision. grant: tool. key: name, scopes, expires_at,
-        #: previous_expires_at; config: changed, restart_required. mcp: servers. service: instance, and
-        #: grace_seconds while it drains. Events of keys, the configuration, MCP servers and the service need
-        #: the scope admin.
+        #: delivery_status. job: state, revision. session: nothing else; its status follows from its runs and
+        #: questions. grant: tool. key: name, scopes, expires_at, previous_expires_at; config: changed,
+        #: restart_required. mcp: servers. service: instance, and grace_seconds while it drains. Events of
+        #: keys, the configuration, MCP servers and the service need the scope admin.
         "data": "FeedEventData",
     },
 )
@@ -4530,6 +4531,8 @@ class CapabilitiesFeatures(TypedDict):
     input_file: bool
     client_function_tools: bool
     structured_output: bool
+    #: The operations of the control API and the feed of changes.
+    control_api: bool
     sessions_api: bool
     jobs_api: bool
     cors: bool

@@ -304,7 +304,10 @@ test("/grants lists remembered approvals and revokes one by its number", async (
   const commands = catalogue();
   assert.equal(await told(commands, agent, "/grants"), "No approvals are remembered.");
   for (const name of ["one", "two"]) {
-    await agent.deps.grants.allowAlways({ owner: OWNER, signature: name, tool: "terminal", title: name });
+    await agent.deps.grants.allowAlways(
+      { owner: OWNER, signature: name, tool: "terminal", title: name },
+      "lena",
+    );
   }
   const first = /^1\. terminal: (\w+)/.exec(await told(commands, agent, "/grants"))?.[1] ?? "";
   assert.equal(
