@@ -353,6 +353,10 @@ scenario("deleteJob", 200, { title: "a job is deleted with its history and outpu
     deleted: true,
   });
   await remove(service, `/v1/jobs/${kept.id}?keep_outputs=true`);
+  assert.deepEqual(
+    (await feedOf(service)).filter(({ type }) => type === "job.deleted").map(({ data }) => data.id),
+    [job.id, kept.id],
+  );
   assert.deepEqual(await list(service, "/v1/jobs"), []);
   assert.deepEqual(await list(service, "/v1/occurrences"), []);
   await assertError(await remove(service, `/v1/jobs/${job.id}`), 404, "job_not_found");

@@ -297,6 +297,7 @@ scenario(
   async (service) => {
     const json = { accept: "application/json" };
     const { id, key } = await createKey(service, { owner: "reader" });
+    await patch(service, `${KEYS}/${id}`, { rate_limit_rpm: 5 });
     await service.request(`${KEYS}/${id}`, { method: "DELETE" });
     const change = await patch(service, "/v1/config", { log: { level: "error" } }, { "if-match": "*" });
     assert.equal(change.status, 200, await change.text());
@@ -309,6 +310,7 @@ scenario(
       own.map(({ type, actor, owner }) => [type, actor, owner]),
       [
         ["key.created", "default", "reader"],
+        ["key.updated", "default", "reader"],
         ["key.deleted", "default", "reader"],
       ],
     );

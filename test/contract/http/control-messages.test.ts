@@ -330,7 +330,7 @@ scenario(
       status: "dropped",
       ref: "run_1",
     });
-    assert.equal(events.at(-1)?.actor, "default");
+    assert.deepEqual([events.at(-1)?.type, events.at(-1)?.actor], ["message.updated", "default"]);
     assert.doesNotMatch(JSON.stringify(events), /private words|-1001/);
   },
 );

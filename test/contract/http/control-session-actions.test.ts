@@ -160,8 +160,10 @@ scenario(
     const events = [...text.matchAll(/^data: (\{.*)$/gm)].map(
       ([, json]) => JSON.parse(json ?? "") as RunEvent,
     );
-    const done = events.findLast(({ event }) => event === "compression.completed");
-    assert.ok(done, events.map(({ event }) => event).join());
+    assert.deepEqual(
+      events.slice(-2).map(({ event }) => event),
+      ["compression.completed", "run.completed"],
+    );
     const again = await post(service, `${SESSIONS}/s/compress`, { focus: "letters" }, once);
     assert.deepEqual([again.status, (await again.json()).run_id], [202, id]);
     assert.equal(again.headers.get("idempotency-replayed"), "true");
