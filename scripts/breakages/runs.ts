@@ -74,7 +74,7 @@ export const runBreakages: readonly Breakage[] = [
     name: "interrupt-from-elsewhere",
     guarantee: "A prompt that interrupts stops the turn at work in another process",
     file: "agent/run/prompt.ts",
-    from: "isNext ? await requestStopIn(tx, store, run.session_id, INTERRUPTED) : undefined",
+    from: "isNext ? await requestStopIn(tx, store, run.session_id, request) : undefined",
     to: "undefined",
     tests: ["unit/agent/session-queue.test.ts"],
   },

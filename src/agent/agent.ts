@@ -237,7 +237,7 @@ export class Agent {
    */
   endRuns(
     sessionId: string,
-    options: { readonly reason: string; readonly timeoutMs: number },
+    options: { readonly reason: string; readonly by?: string; readonly timeoutMs: number },
   ): Promise<boolean> {
     return endRuns(this, sessionId, options);
   }

@@ -35,26 +35,37 @@ export interface Steer {
   readonly text: string;
 }
 
+/** Why a run is to stop, and who requested it, such as the name of a key. Absent: the server itself. */
+export interface StopRequest {
+  readonly reason: string;
+  readonly by?: string | undefined;
+}
+
 /** Requests that a run stops, inside `tx`, in whichever process it runs. False when it is not running. */
 export async function requestStop(
   tx: Tx,
   store: Store,
   run: { readonly id: string; readonly sessionId: string },
-  reason: string,
+  { reason, by: actor }: StopRequest,
 ): Promise<boolean> {
   const set = { stop_requested: 1 };
   const moved =
-    (await moveRun(tx, run.id, { from: "running", to: "stopping" }, set)) ||
-    (await moveRun(tx, run.id, { from: "waiting_for_approval", to: "stopping" }, set));
+    (await moveRun(tx, run.id, { from: "running", to: "stopping", actor }, set)) ||
+    (await moveRun(tx, run.id, { from: "waiting_for_approval", to: "stopping", actor }, set));
   if (!moved) return false;
   await store.journal.append(tx, run.sessionId, [runEvent(run.id, "run.stopping", { reason })]);
   return true;
 }
 
 /** As {@link requestStop}, by the run's id. */
-export async function requestStopOf(tx: Tx, store: Store, runId: string, reason: string): Promise<boolean> {
+export async function requestStopOf(
+  tx: Tx,
+  store: Store,
+  runId: string,
+  request: StopRequest,
+): Promise<boolean> {
   const run = await tx.find("runs", { id: runId });
-  return run !== undefined && requestStop(tx, store, { id: runId, sessionId: run.session_id }, reason);
+  return run !== undefined && requestStop(tx, store, { id: runId, sessionId: run.session_id }, request);
 }
 
 /** As {@link requestStop}, for the running run of a session. Resolves to its id; undefined when none runs. */
@@ -62,11 +73,11 @@ export async function requestStopIn(
   tx: Tx,
   store: Store,
   sessionId: string,
-  reason: string,
+  request: StopRequest,
 ): Promise<string | undefined> {
   const running = await runningTurn({ read: tx.db }, sessionId);
   if (!running) return undefined;
-  await requestStop(tx, store, { id: running.runId, sessionId }, reason);
+  await requestStop(tx, store, { id: running.runId, sessionId }, request);
   return running.runId;
 }
 
@@ -230,7 +241,7 @@ export class IdleTimeout {
 }
 
 interface Stopper {
-  stop(runId: string, reason: string): Promise<boolean>;
+  stop(runId: string, reason: string, options?: Pick<StopRequest, "by">): Promise<boolean>;
 }
 
 /**
@@ -240,7 +251,7 @@ interface Stopper {
 export async function endRuns(
   { deps, runs }: { readonly deps: Pick<AgentDeps, "store" | "clock">; readonly runs: Stopper },
   sessionId: string,
-  { reason, timeoutMs }: { readonly reason: string; readonly timeoutMs: number },
+  { reason, by, timeoutMs }: StopRequest & { readonly timeoutMs: number },
 ): Promise<boolean> {
   const { store, clock } = deps;
   const open = await store.read
@@ -254,7 +265,7 @@ export async function endRuns(
   const late = new AbortController();
   const cancel = clock.after(timeoutMs, () => late.abort());
   try {
-    for (const { id } of open) await runs.stop(id, reason);
+    for (const { id } of open) await runs.stop(id, reason, { by });
     for (const { id, last_seq: after } of open) {
       await ended(followRun(store, id, { after, signal: late.signal }));
     }

@@ -189,7 +189,7 @@ export class Execution {
     if (stop.kind !== "cancelled") return;
     const { store } = this.#options.deps;
     const run = { id: this.runId, sessionId: this.sessionId };
-    await store.write((tx) => requestStop(tx, store, run, stop.message));
+    await store.write((tx) => requestStop(tx, store, run, { reason: stop.message, by: stop.by }));
   }
 
   /** Leaves the run as it is stored, for the next process: this process writes no more of it. */

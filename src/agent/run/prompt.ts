@@ -139,7 +139,8 @@ async function waitInQueue(
   if (mode === "reject") throw busy();
   const isNext = mode === "interrupt";
   const position = await queue.enqueue(tx, run, { limit: settings.maxQueuePerSession, isNext });
-  const interrupted = isNext ? await requestStopIn(tx, store, run.session_id, INTERRUPTED) : undefined;
+  const request = { reason: INTERRUPTED, by: run.key ?? undefined };
+  const interrupted = isNext ? await requestStopIn(tx, store, run.session_id, request) : undefined;
   return { isLeased: false, position, interrupted };
 }
 

@@ -220,13 +220,13 @@ export function isFinalStatus(status: string): boolean {
 }
 
 /**
- * Moves a run from one status to another, with further columns, inside `tx`.
+ * Moves a run from one status to another, with further columns, inside `tx`. The feed names `actor` as who asked for it.
  * False when the run is no longer in `from`.
  */
 export async function moveRun(
   tx: Tx,
   runId: string,
-  step: { readonly from: RunStatus; readonly to: RunStatus },
+  step: { readonly from: RunStatus; readonly to: RunStatus; readonly actor?: string | undefined },
   set: Partial<RunRow> = {},
 ): Promise<boolean> {
   if (!NEXT[step.from].includes(step.to) || isFinalStatus(step.to)) {
@@ -236,7 +236,8 @@ export async function moveRun(
   const isMoved = (await tx.update("runs", { id: runId, status: step.from }, columns)) === 1;
   // The start of a run has an event of its own.
   if (isMoved && step.from !== "queued") {
-    tx.record({ type: "run.updated", ref: runId, runId, data: { status: step.to } });
+    const { to: status, actor = null } = step;
+    tx.record({ type: "run.updated", ref: runId, runId, data: { status }, actor });
   }
   return isMoved;
 }
@@ -382,10 +383,17 @@ export class RunStop extends Error {
    * be recorded. parked: the process ends, and another one resumes the run.
    */
   readonly kind: "cancelled" | "timeout" | "shutdown" | "failure" | "parked";
+  /** Who requested it, such as the name of a key. */
+  readonly by: string | undefined;
 
-  constructor(kind: RunStop["kind"], message: string, options?: { readonly cause?: unknown }) {
+  constructor(
+    kind: RunStop["kind"],
+    message: string,
+    { by, ...options }: { readonly cause?: unknown; readonly by?: string | undefined } = {},
+  ) {
     super(message, options);
     this.kind = kind;
+    this.by = by;
   }
 }
 

@@ -27,7 +27,7 @@ import {
   RunStop,
   type RunSlot,
 } from "./run.ts";
-import { followEnd, requestStopOf, steerByStore } from "./control.ts";
+import { followEnd, requestStopOf, steerByStore, type StopRequest } from "./control.ts";
 import { findSession, settingsOf } from "../session/session.ts";
 
 /** Slot of runs whose recording process has ended, so that no client waits for them. */
@@ -166,17 +166,20 @@ export class RunScheduler {
 
   /**
    * Stops a run, in whichever process it runs. A queued run is cancelled at once; a running one goes through `stopping`.
-   * False when it has ended.
+   * The feed names `by`, such as the name of a key, as who requested it. False when it has ended.
    */
-  async stop(runId: string, reason: string): Promise<boolean> {
+  async stop(runId: string, reason: string, { by }: Pick<StopRequest, "by"> = {}): Promise<boolean> {
     const { store } = this.#deps;
-    const stop = new RunStop("cancelled", reason);
+    const stop = new RunStop("cancelled", reason, { by });
     const execution = this.#running.get(runId);
     if (!execution) {
       this.#pendingCancellations.add(runId, stop);
       const { cancelled, isStopping } = await store.write(async (tx) => {
         const cancelled = await this.#queue.cancelQueued(tx, runId, reason);
-        return { cancelled, isStopping: !cancelled && (await requestStopOf(tx, store, runId, reason)) };
+        return {
+          cancelled,
+          isStopping: !cancelled && (await requestStopOf(tx, store, runId, { reason, by })),
+        };
       });
       if (cancelled) await this.#stopWaiting(cancelled.session_id);
       return cancelled !== undefined || isStopping;

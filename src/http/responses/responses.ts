@@ -161,7 +161,7 @@ export async function deleteResponse(
   const row = await findResponse(deps, path.response_id, ctx.identity.owner);
   await removeResponse(deps.store, row.id);
   if (!(await deps.runs.reads.isFinal(row.run_id)))
-    await deps.runs.stop(row.run_id, "the response was deleted");
+    await deps.runs.stop(row.run_id, "the response was deleted", { by: ctx.identity.name });
   return { status: 200, body: { id: row.id, object: "response", deleted: true } };
 }
 
@@ -173,7 +173,7 @@ export async function cancelResponse(
   const row = await findResponse(deps, path.response_id, ctx.identity.owner);
   if (await deps.runs.reads.isFinal(row.run_id))
     return { status: 200, body: cancelled((await readResponse(deps.store, row)).response) };
-  await deps.runs.stop(row.run_id, "the response was cancelled");
+  await deps.runs.stop(row.run_id, "the response was cancelled", { by: ctx.identity.name });
   const reducer = new ResponseReducer(row.run_id, storedRequest(row));
   for await (const event of followRun(deps.store, row.run_id, { signal })) reducer.take(toRunEvent(event));
   if (!reducer.isOver) throw shuttingDown();

@@ -32,7 +32,7 @@ export async function stopRun(
   let run = await deps.agent.findRun(path.run_id, owner);
   // Tries again for a run that leaves the queue at this moment: it was no longer queued and not yet running.
   for (let i = 0; i < ATTEMPTS && !isStopping(run); i++) {
-    await deps.runs.stop(run.id, body?.reason ?? `stopped by http:${name}`);
+    await deps.runs.stop(run.id, body?.reason ?? `stopped by http:${name}`, { by: name });
     run = await deps.agent.findRun(run.id, owner);
   }
   const status = isFinalStatus(run.status) ? (run.status as StopResult["status"]) : "stopping";

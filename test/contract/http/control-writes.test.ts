@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
-import type { FeedEvent, Grant } from "../../../generated/http/client/types.gen.ts";
+import type { FeedEvent, Grant, ResponseObject } from "../../../generated/http/client/types.gen.ts";
 import type { OperationMeta } from "../../../generated/http/contract.gen.ts";
 import { operations, type OperationId } from "../../../generated/http/server.gen.ts";
 import type { Script } from "../../../src/agent/engines/scripted.ts";
@@ -12,7 +12,7 @@ import { everything } from "../../harness/canaries.ts";
 import { askQuestion, createJob, list, storedEvents } from "../../harness/control.ts";
 import { createKey } from "../../harness/keys.ts";
 import { addMessage } from "../../harness/outbox.ts";
-import { post } from "../../harness/runs.ts";
+import { fetchRun, post, runEvent, startRun } from "../../harness/runs.ts";
 import { KEY, startTestService, type TestService, type TestServiceOptions } from "../../harness/service.ts";
 import { WebhookService, withReceiver } from "../../harness/webhook.ts";
 import { createRoute } from "../../harness/webhook-routes.ts";
@@ -250,4 +250,106 @@ test("each write of the control API leaves an event in the feed that names the k
     if (!said.some((each) => /by (?:http:)?ops$/.test(each))) unnamed.push(`${id}: ${said.join()}`);
   }
   assert.deepEqual(unnamed, []);
+});
+
+/** Starts a run that goes on when it is asked to stop, until the gate opens: the stop is recorded before it ends. */
+async function stubbornRun(service: TestService): Promise<string> {
+  const response = await post(service, "/v1/responses", { input: "go on", background: true });
+  const { agent } = (await response.json()) as ResponseObject;
+  const run = agent?.run_id ?? assert.fail();
+  await runEvent(service, run, "message.delta");
+  return run;
+}
+
+const responseOf = (run: string) => `/v1/responses/resp_${run.slice("run_".length)}`;
+
+/** Sends a request that stops a run, and lets the run end once the stop is recorded: some requests wait for its end. */
+async function stopBy(service: TestService, run: string, send: () => Promise<Response>): Promise<void> {
+  const sent = send();
+  await runEvent(service, run, "run.stopping");
+  gate.open();
+  const response = await sent;
+  assert.ok(response.ok, await response.text());
+  await (await service.request(`/v1/runs/${run}?wait=30`)).text();
+}
+
+/** Calls each operation that accepts unknown parameters, as those for runs and responses do. Resolves to the event that names the key. */
+const others: Readonly<Record<string, (service: TestService) => Promise<string>>> = {
+  createRun: async (service) => {
+    await startRun(service);
+    return "run.created running ops";
+  },
+  createResponse: async (service) => {
+    await (await post(service, "/v1/responses", { input: "hello" })).text();
+    return "run.created running ops";
+  },
+  createChatCompletion: async (service) => {
+    await (await service.chat({ messages: [{ role: "user", content: "hello" }] })).text();
+    return "run.created running ops";
+  },
+  resolveRunApproval: async (service) => {
+    const { run_id: run } = await askQuestion(service);
+    await post(service, `/v1/runs/${run}/approval`, { choice: "deny" });
+    return "question.updated answered http:ops";
+  },
+  stopRun: async (service) => {
+    const run = await stubbornRun(service);
+    await stopBy(service, run, () => post(service, `/v1/runs/${run}/stop`, { reason: "enough" }));
+    return "run.updated stopping ops";
+  },
+  cancelResponse: async (service) => {
+    const run = await stubbornRun(service);
+    await stopBy(service, run, () => post(service, `${responseOf(run)}/cancel`, undefined));
+    return "run.updated stopping ops";
+  },
+  deleteResponse: async (service) => {
+    const run = await stubbornRun(service);
+    await stopBy(service, run, () => service.request(responseOf(run), { method: "DELETE" }));
+    return "run.updated stopping ops";
+  },
+};
+
+/**
+ * They change no state, which is what the feed tells of: text for a running model is an event of the run, and a sign-in or a
+ * ticket is for the one who asks.
+ */
+const NO_STATE: readonly string[] = ["steerRun", "createConsoleSession", "createSocketTicket"];
+
+let gate = createGate();
+const answering: TestServiceOptions = {
+  ...options,
+  script: (state) => (state.user === "go on" ? { text: untilOpen() } : script(state)),
+};
+async function* untilOpen() {
+  yield "before ";
+  await gate.opened;
+  yield "after";
+}
+function createGate() {
+  const { promise: opened, resolve: open } = Promise.withResolvers<void>();
+  return { opened, open };
+}
+
+test("each write of the APIs for runs and responses leaves an event in the feed that names the key", async () => {
+  const changing = all.filter(([, { method, strict }]) => strict !== true && method !== "GET");
+  assert.deepEqual(changing.map(([id]) => id).toSorted(), [...Object.keys(others), ...NO_STATE].toSorted());
+  for (const [id, act] of Object.entries(others)) {
+    gate = createGate();
+    await using service = await startTestService(answering);
+    const expected = await act(service);
+    const said = (await feed(service)).map(({ type, data, actor }) => `${type} ${data["status"]} ${actor}`);
+    assert.ok(said.includes(expected), `${id}: ${said.join()}`);
+  }
+});
+
+test("the stop of a run whose session is deleted names the key too", async () => {
+  gate = createGate();
+  await using service = await startTestService(answering);
+  const run = await stubbornRun(service);
+  const { session_id: session } = await fetchRun(service, run);
+  await stopBy(service, run, () =>
+    service.request(`/v1/sessions/${session}?force=true`, { method: "DELETE" }),
+  );
+  const said = (await feed(service)).map(({ type, data, actor }) => `${type} ${data["status"]} ${actor}`);
+  assert.ok(said.includes("run.updated stopping ops"), said.join());
 });

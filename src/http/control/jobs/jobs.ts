@@ -148,9 +148,10 @@ export async function deleteJob(
   const options = { ...versionCheck(headers), actor: ctx.identity.name, unstarted: stop };
   const { id } = await jobs.remove(path.job_id, options);
   if (stop) {
-    const reason = `its job is deleted by http:${ctx.identity.name}`;
+    const { name: by } = ctx.identity;
+    const how = { reason: `its job is deleted by http:${by}`, by, timeoutMs: STOP_MS };
     const sessions = await listRunningSessions(deps.store, id);
-    await Promise.all(sessions.map((session) => deps.agent.endRuns(session, { reason, timeoutMs: STOP_MS })));
+    await Promise.all(sessions.map((session) => deps.agent.endRuns(session, how)));
   }
   if (!keepsOutputs) await removeOutputs(deps.jobs.outputFolder, id);
   return { status: 200, body: { id, object: "agent.job", deleted: true } };

@@ -96,8 +96,9 @@ export async function deleteSession(
   const check = (current: SessionRow) => checkVersion(headers["if-match"], tagOf(current));
   check(row);
   if (query.force) {
-    const reason = `the session is deleted by http:${ctx.identity.name}`;
-    const ended = await deps.agent.endRuns(row.id, { reason, timeoutMs: STOP_MS });
+    const { name: by } = ctx.identity;
+    const reason = `the session is deleted by http:${by}`;
+    const ended = await deps.agent.endRuns(row.id, { reason, by, timeoutMs: STOP_MS });
     if (!ended) throw new ServiceError("session_busy", "A run of the session does not end. Try again.");
   }
   await deps.agent.sessions.delete(row.id, row.owner, { check, actor: ctx.identity.name });
