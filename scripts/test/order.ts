@@ -23,6 +23,7 @@ export const slowestFiles: readonly string[] = [
   "test/process/acp/mcp.test.ts",
   "test/process/sandbox/everyday.test.ts",
   "test/process/conformance/conformance.test.ts",
+  "test/process/conformance/faults.test.ts",
   "test/process/package/python.test.ts",
   "test/process/acp/exit.test.ts",
   "test/process/scripts/codegen.test.ts",

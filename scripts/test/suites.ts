@@ -92,6 +92,7 @@ async function selectForDeno(): Promise<Selection> {
     startingPart(
       graph,
       others.filter((file) => !packaged.includes(file)),
+      ON_EACH_RUNTIME,
     ),
   ]);
 }
@@ -106,10 +107,10 @@ function sourcesWhere(graph: ImportGraph, fits: (file: string) => boolean | unde
   return [...graph.imports.keys()].filter((file) => file.startsWith("src/") && fits(file));
 }
 
-function startingPart(graph: ImportGraph, files: readonly string[]): Part {
+function startingPart(graph: ImportGraph, files: readonly string[], also: readonly string[] = []): Part {
   return {
     files,
-    chosen: nearest(graph, files, starters(graph), TESTS_PER_STARTER),
+    chosen: [...nearest(graph, files, starters(graph), TESTS_PER_STARTER), ...also],
     reason: "start the program as others do that were chosen",
   };
 }
@@ -143,6 +144,8 @@ const RUNTIME =
 /** Imports between a test and a file that touches the runtime: the test names it, or what stands on it. */
 const CLOSE = 2;
 const TESTS_PER_STARTER = 1;
+/** What agentd promises of each runtime as a whole. */
+const ON_EACH_RUNTIME = ["test/process/conformance/conformance.test.ts"];
 
 /** Test helpers that start the program. */
 function starters(graph: ImportGraph): string[] {
