@@ -89,7 +89,7 @@ test("an approval lets one call through: no process can use it again", async () 
   assert.deepEqual([await take(agent), await take(other)], [false, false]);
 });
 
-test("a process that lost the session's lease cannot use an approval up", async () => {
+test("only the process that holds the session's lease can use an approval, and only once", async () => {
   await using agent = await createTestAgent({
     tools: [testTool(async () => "ran")],
     script: callsOnce("rm -rf x"),
@@ -103,5 +103,5 @@ test("a process that lost the session's lease cannot use an approval up", async 
   await answer(other, asked, { choice: "once" });
   const from = { sessionId: "s", signal: new AbortController().signal };
   const take = ({ deps }: TestAgent) => deps.questions.take(String(asked.data["request_id"]), from);
-  assert.deepEqual([await take(agent), await take(other)], [false, true]);
+  assert.deepEqual([await take(agent), await take(other), await take(other)], [false, true, false]);
 });
