@@ -1084,7 +1084,7 @@ td:empty{display:none}
 <table class="c4">
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner. 1 to 64 characters.</td></tr>
 <tr><td><code>status</code></td><td>query</td><td>array of <a href="#schema-run-status">RunStatus</a></td><td>Any of these statuses.</td></tr>
 <tr><td><code>kind</code></td><td>query</td><td>array of <a href="#schema-run-kind">RunKind</a></td><td>Any of these kinds.</td></tr>
 <tr><td><code>source</code></td><td>query</td><td>array of string</td><td>Runs of sessions with any of these sources, such as http, webhook or cron. Each at most 64 characters.</td></tr>
@@ -1193,7 +1193,7 @@ td:empty{display:none}
 <tbody>
 <tr><td><code>run_id</code></td><td>path</td><td>string</td><td>Required.</td></tr>
 <tr><td><code>wait</code></td><td>query</td><td>number</td><td>In seconds. 0 to 60.</td></tr>
-<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whom the request acts for. The run belongs to that owner. 1 to 64 characters.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner. 1 to 64 characters.</td></tr>
 </tbody>
 </table>
 </section>
@@ -1228,7 +1228,7 @@ td:empty{display:none}
 <tr><td><code>run_id</code></td><td>path</td><td>string</td><td>Required.</td></tr>
 <tr><td><code>after</code></td><td>query</td><td>string</td><td>Number of the last event already received. At most 32 characters.</td></tr>
 <tr><td><code>Last-Event-ID</code></td><td>header</td><td>string</td><td>Number of the last event already received. At most 32 characters.</td></tr>
-<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whom the request acts for. The run belongs to that owner. 1 to 64 characters.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner. 1 to 64 characters.</td></tr>
 </tbody>
 </table>
 </section>
@@ -1313,7 +1313,7 @@ td:empty{display:none}
 <table class="c4">
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner. 1 to 64 characters.</td></tr>
 <tr><td><code>run_id</code></td><td>path</td><td>string</td><td>Required.</td></tr>
 <tr><td><code>include</code></td><td>query</td><td>array of <code>&quot;content&quot;</code></td><td>content: also the input and the end of the result of tool calls.</td></tr>
 </tbody>
@@ -1499,7 +1499,7 @@ td:empty{display:none}
 <table class="c4">
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner. 1 to 64 characters.</td></tr>
 <tr><td><code>q</code></td><td>query</td><td>string</td><td>Part of the title, or the id. At most 256 characters.</td></tr>
 <tr><td><code>title</code></td><td>query</td><td>string</td><td>Exactly this title. At most 256 characters.</td></tr>
 <tr><td><code>source</code></td><td>query</td><td>array of string</td><td>Any of these sources. Each at most 64 characters.</td></tr>
@@ -1542,7 +1542,7 @@ td:empty{display:none}
 <table class="c4">
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner. 1 to 64 characters.</td></tr>
 <tr><td><code>Idempotency-Key</code></td><td>header</td><td>string</td><td>1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or joins the first request while it is in progress. The same key with a different request returns 409. 1 to 255 characters; matches <code>^[\\x21-\\x7e]+$</code>.</td></tr>
 <tr><td><code>dry_run</code></td><td>query</td><td>boolean</td><td>True validates the request and returns the result, but stores and sends nothing. Default <code>false</code>.</td></tr>
 </tbody>
@@ -1597,7 +1597,7 @@ td:empty{display:none}
 <table class="c4">
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner. 1 to 64 characters.</td></tr>
 <tr><td><code>session_id</code></td><td>path</td><td>string</td><td>Required. At most 512 characters.</td></tr>
 <tr><td><code>If-None-Match</code></td><td>header</td><td>string</td><td>Returns 304 if the current version has this ETag. At most 1024 characters.</td></tr>
 </tbody>
@@ -1632,7 +1632,7 @@ td:empty{display:none}
 <table class="c4">
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner. 1 to 64 characters.</td></tr>
 <tr><td><code>session_id</code></td><td>path</td><td>string</td><td>Required. At most 512 characters.</td></tr>
 <tr><td><code>If-Match</code></td><td>header</td><td>string</td><td>Changes only the version with this ETag. At most 1024 characters.</td></tr>
 <tr><td><code>force</code></td><td>query</td><td>boolean</td><td>True stops its runs first. Default <code>false</code>.</td></tr>
@@ -1668,7 +1668,7 @@ td:empty{display:none}
 <table class="c4">
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner. 1 to 64 characters.</td></tr>
 <tr><td><code>session_id</code></td><td>path</td><td>string</td><td>Required. At most 512 characters.</td></tr>
 <tr><td><code>If-Match</code></td><td>header</td><td>string</td><td>Changes only the version with this ETag. At most 1024 characters.</td></tr>
 <tr><td><code>dry_run</code></td><td>query</td><td>boolean</td><td>True validates the request and returns the result, but stores and sends nothing. Default <code>false</code>.</td></tr>
@@ -1723,7 +1723,7 @@ td:empty{display:none}
 <table class="c4">
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner. 1 to 64 characters.</td></tr>
 <tr><td><code>session_id</code></td><td>path</td><td>string</td><td>Required. At most 512 characters.</td></tr>
 <tr><td><code>order</code></td><td>query</td><td><code>&quot;asc&quot;</code> or <code>&quot;desc&quot;</code></td><td>desc: newest first. Default <code>&quot;desc&quot;</code>.</td></tr>
 <tr><td><code>include</code></td><td>query</td><td>array of <code>&quot;tool_results&quot;</code></td><td>tool_results: the text of tool results.</td></tr>
@@ -1759,7 +1759,7 @@ td:empty{display:none}
 <table class="c4">
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner. 1 to 64 characters.</td></tr>
 <tr><td><code>session_id</code></td><td>path</td><td>string</td><td>Required. At most 512 characters.</td></tr>
 <tr><td><code>sequence</code></td><td>path</td><td>integer</td><td>Required. The <code>sequence</code> of the message. At least 1.</td></tr>
 <tr><td><code>index</code></td><td>path</td><td>integer</td><td>Required. Position in the <code>attachments</code> of the message, from 0. At least 0.</td></tr>
@@ -1794,7 +1794,7 @@ td:empty{display:none}
 <table class="c4">
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner. 1 to 64 characters.</td></tr>
 <tr><td><code>session_id</code></td><td>path</td><td>string</td><td>Required. At most 512 characters.</td></tr>
 <tr><td><code>Idempotency-Key</code></td><td>header</td><td>string</td><td>1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or joins the first request while it is in progress. The same key with a different request returns 409. 1 to 255 characters; matches <code>^[\\x21-\\x7e]+$</code>.</td></tr>
 <tr><td><code>dry_run</code></td><td>query</td><td>boolean</td><td>True validates the request and returns the result, but stores and sends nothing. Default <code>false</code>.</td></tr>
@@ -1846,7 +1846,7 @@ td:empty{display:none}
 <table class="c4">
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner. 1 to 64 characters.</td></tr>
 <tr><td><code>session_id</code></td><td>path</td><td>string</td><td>Required. At most 512 characters.</td></tr>
 <tr><td><code>Idempotency-Key</code></td><td>header</td><td>string</td><td>1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or joins the first request while it is in progress. The same key with a different request returns 409. 1 to 255 characters; matches <code>^[\\x21-\\x7e]+$</code>.</td></tr>
 </tbody>
@@ -1896,7 +1896,7 @@ td:empty{display:none}
 <table class="c4">
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner. 1 to 64 characters.</td></tr>
 <tr><td><code>session_id</code></td><td>path</td><td>string</td><td>Required. At most 512 characters.</td></tr>
 <tr><td><code>Idempotency-Key</code></td><td>header</td><td>string</td><td>1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or joins the first request while it is in progress. The same key with a different request returns 409. 1 to 255 characters; matches <code>^[\\x21-\\x7e]+$</code>.</td></tr>
 </tbody>
@@ -1946,7 +1946,7 @@ td:empty{display:none}
 <table class="c4">
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner. 1 to 64 characters.</td></tr>
 <tr><td><code>session_id</code></td><td>path</td><td>string</td><td>Required. At most 512 characters.</td></tr>
 <tr><td><code>format</code></td><td>query</td><td><code>&quot;json&quot;</code> or <code>&quot;jsonl&quot;</code> or <code>&quot;markdown&quot;</code></td><td>Default: json. Default <code>&quot;json&quot;</code>.</td></tr>
 </tbody>
@@ -1980,7 +1980,7 @@ td:empty{display:none}
 <table class="c4">
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner. 1 to 64 characters.</td></tr>
 <tr><td><code>session_id</code></td><td>path</td><td>string</td><td>Required. At most 512 characters.</td></tr>
 <tr><td><code>types</code></td><td>query</td><td>array of string</td><td>Only these events, such as <code>message.completed,run.*</code>. At most 64 items; each at most 64 characters.</td></tr>
 <tr><td><code>after</code></td><td>query</td><td>string</td><td>Number of the last event already received. At most 32 characters.</td></tr>
@@ -2075,7 +2075,7 @@ td:empty{display:none}
 <table class="c4">
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner. 1 to 64 characters.</td></tr>
 <tr><td><code>status</code></td><td>query</td><td>array of <a href="#schema-question-status">QuestionStatus</a></td><td>Any of these statuses. Default: open.</td></tr>
 <tr><td><code>kind</code></td><td>query</td><td>array of <a href="#schema-question-kind">QuestionKind</a></td><td>Any of these kinds.</td></tr>
 <tr><td><code>run_id</code></td><td>query</td><td>string</td><td>At most 256 characters.</td></tr>
@@ -2114,7 +2114,7 @@ td:empty{display:none}
 <table class="c4">
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner. 1 to 64 characters.</td></tr>
 <tr><td><code>question_id</code></td><td>path</td><td>string</td><td>Required. At most 256 characters.</td></tr>
 <tr><td><code>wait</code></td><td>query</td><td>number</td><td>Waits up to this many seconds for its answer. 0 to 60.</td></tr>
 </tbody>
@@ -2148,7 +2148,7 @@ td:empty{display:none}
 <table class="c4">
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner. 1 to 64 characters.</td></tr>
 <tr><td><code>question_id</code></td><td>path</td><td>string</td><td>Required. At most 256 characters.</td></tr>
 <tr><td><code>Idempotency-Key</code></td><td>header</td><td>string</td><td>1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or joins the first request while it is in progress. The same key with a different request returns 409. 1 to 255 characters; matches <code>^[\\x21-\\x7e]+$</code>.</td></tr>
 </tbody>
@@ -2203,7 +2203,7 @@ td:empty{display:none}
 <table class="c4">
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner. 1 to 64 characters.</td></tr>
 <tr><td><code>limit</code></td><td>query</td><td>integer</td><td>1 to 100; default <code>20</code>.</td></tr>
 <tr><td><code>after</code></td><td>query</td><td>string</td><td><code>last_id</code> of the previous page. At most 512 characters.</td></tr>
 </tbody>
@@ -2237,7 +2237,7 @@ td:empty{display:none}
 <table class="c4">
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner. 1 to 64 characters.</td></tr>
 <tr><td><code>grant_id</code></td><td>path</td><td>string</td><td>Required. At most 256 characters.</td></tr>
 </tbody>
 </table>
@@ -2273,7 +2273,7 @@ td:empty{display:none}
 <table class="c4">
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner. 1 to 64 characters.</td></tr>
 <tr><td><code>state</code></td><td>query</td><td>array of <a href="#schema-job-state">JobState</a></td><td>Any of these.</td></tr>
 <tr><td><code>last_status</code></td><td>query</td><td>array of <a href="#schema-job-last-status">JobLastStatus</a></td><td>Any of these.</td></tr>
 <tr><td><code>name</code></td><td>query</td><td>string</td><td>Exactly this name, ignoring case. At most 256 characters.</td></tr>
@@ -2311,7 +2311,7 @@ td:empty{display:none}
 <table class="c4">
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner. 1 to 64 characters.</td></tr>
 <tr><td><code>dry_run</code></td><td>query</td><td>boolean</td><td>True validates the request and returns the result, but stores and sends nothing. Default <code>false</code>.</td></tr>
 <tr><td><code>Idempotency-Key</code></td><td>header</td><td>string</td><td>1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or joins the first request while it is in progress. The same key with a different request returns 409. 1 to 255 characters; matches <code>^[\\x21-\\x7e]+$</code>.</td></tr>
 </tbody>
@@ -2385,7 +2385,7 @@ td:empty{display:none}
 <table class="c4">
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner. 1 to 64 characters.</td></tr>
 <tr><td><code>Idempotency-Key</code></td><td>header</td><td>string</td><td>1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or joins the first request while it is in progress. The same key with a different request returns 409. 1 to 255 characters; matches <code>^[\\x21-\\x7e]+$</code>.</td></tr>
 <tr><td><code>dry_run</code></td><td>query</td><td>boolean</td><td>True validates the request and returns the result, but stores and sends nothing. Default <code>false</code>.</td></tr>
 </tbody>
@@ -2442,7 +2442,7 @@ td:empty{display:none}
 <table class="c4">
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner. 1 to 64 characters.</td></tr>
 <tr><td><code>job_id</code></td><td>path</td><td>string</td><td>Required. At most 256 characters.</td></tr>
 <tr><td><code>If-None-Match</code></td><td>header</td><td>string</td><td>Returns 304 if the current version has this ETag. At most 1024 characters.</td></tr>
 </tbody>
@@ -2477,7 +2477,7 @@ td:empty{display:none}
 <table class="c4">
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner. 1 to 64 characters.</td></tr>
 <tr><td><code>job_id</code></td><td>path</td><td>string</td><td>Required. At most 256 characters.</td></tr>
 <tr><td><code>If-Match</code></td><td>header</td><td>string</td><td>Changes only the version with this ETag. At most 1024 characters.</td></tr>
 <tr><td><code>keep_outputs</code></td><td>query</td><td>boolean</td><td>True keeps the files of its outputs. Default <code>false</code>.</td></tr>
@@ -2513,7 +2513,7 @@ td:empty{display:none}
 <table class="c4">
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner. 1 to 64 characters.</td></tr>
 <tr><td><code>job_id</code></td><td>path</td><td>string</td><td>Required. At most 256 characters.</td></tr>
 <tr><td><code>If-Match</code></td><td>header</td><td>string</td><td>Changes only the version with this ETag. At most 1024 characters.</td></tr>
 <tr><td><code>dry_run</code></td><td>query</td><td>boolean</td><td>True validates the request and returns the result, but stores and sends nothing. Default <code>false</code>.</td></tr>
@@ -2588,7 +2588,7 @@ td:empty{display:none}
 <table class="c4">
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner. 1 to 64 characters.</td></tr>
 <tr><td><code>job_id</code></td><td>path</td><td>string</td><td>Required. At most 256 characters.</td></tr>
 <tr><td><code>If-Match</code></td><td>header</td><td>string</td><td>Changes only the version with this ETag. At most 1024 characters.</td></tr>
 <tr><td><code>Idempotency-Key</code></td><td>header</td><td>string</td><td>1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or joins the first request while it is in progress. The same key with a different request returns 409. 1 to 255 characters; matches <code>^[\\x21-\\x7e]+$</code>.</td></tr>
@@ -2636,7 +2636,7 @@ td:empty{display:none}
 <table class="c4">
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner. 1 to 64 characters.</td></tr>
 <tr><td><code>job_id</code></td><td>path</td><td>string</td><td>Required. At most 256 characters.</td></tr>
 <tr><td><code>If-Match</code></td><td>header</td><td>string</td><td>Changes only the version with this ETag. At most 1024 characters.</td></tr>
 <tr><td><code>Idempotency-Key</code></td><td>header</td><td>string</td><td>1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or joins the first request while it is in progress. The same key with a different request returns 409. 1 to 255 characters; matches <code>^[\\x21-\\x7e]+$</code>.</td></tr>
@@ -2685,7 +2685,7 @@ td:empty{display:none}
 <table class="c4">
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner. 1 to 64 characters.</td></tr>
 <tr><td><code>job_id</code></td><td>path</td><td>string</td><td>Required. At most 256 characters.</td></tr>
 <tr><td><code>If-Match</code></td><td>header</td><td>string</td><td>Changes only the version with this ETag. At most 1024 characters.</td></tr>
 <tr><td><code>Idempotency-Key</code></td><td>header</td><td>string</td><td>1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or joins the first request while it is in progress. The same key with a different request returns 409. 1 to 255 characters; matches <code>^[\\x21-\\x7e]+$</code>.</td></tr>
@@ -2722,7 +2722,7 @@ td:empty{display:none}
 <table class="c4">
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner. 1 to 64 characters.</td></tr>
 <tr><td><code>job_id</code></td><td>path</td><td>string</td><td>Required. At most 256 characters.</td></tr>
 <tr><td><code>from</code></td><td>query</td><td>string</td><td>Inclusive. Unix time in seconds, or RFC 3339. At most 64 characters.</td></tr>
 <tr><td><code>to</code></td><td>query</td><td>string</td><td>Exclusive. Unix time in seconds, or RFC 3339. At most 64 characters.</td></tr>
@@ -2759,7 +2759,7 @@ td:empty{display:none}
 <table class="c4">
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner. 1 to 64 characters.</td></tr>
 <tr><td><code>job_id</code></td><td>query</td><td>string</td><td>At most 256 characters.</td></tr>
 <tr><td><code>status</code></td><td>query</td><td>array of <a href="#schema-occurrence-status">OccurrenceStatus</a></td><td>Any of these.</td></tr>
 <tr><td><code>cause</code></td><td>query</td><td>array of <a href="#schema-occurrence-cause">OccurrenceCause</a></td><td>Any of these.</td></tr>
@@ -2800,7 +2800,7 @@ td:empty{display:none}
 <table class="c4">
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner. 1 to 64 characters.</td></tr>
 <tr><td><code>occurrence_id</code></td><td>path</td><td>string</td><td>Required. At most 256 characters.</td></tr>
 <tr><td><code>include</code></td><td>query</td><td>array of <code>&quot;messages&quot;</code></td><td>messages: the outbound messages.</td></tr>
 </tbody>
@@ -2834,7 +2834,7 @@ td:empty{display:none}
 <table class="c4">
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner. 1 to 64 characters.</td></tr>
 <tr><td><code>occurrence_id</code></td><td>path</td><td>string</td><td>Required. At most 256 characters.</td></tr>
 </tbody>
 </table>
@@ -2867,7 +2867,7 @@ td:empty{display:none}
 <table class="c4">
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner. 1 to 64 characters.</td></tr>
 <tr><td><code>from</code></td><td>query</td><td>string</td><td>Inclusive. Unix time in seconds, or RFC 3339. At most 64 characters.</td></tr>
 <tr><td><code>to</code></td><td>query</td><td>string</td><td>Exclusive. Unix time in seconds, or RFC 3339. At most 64 characters.</td></tr>
 <tr><td><code>job_id</code></td><td>query</td><td>string</td><td>Only this job. At most 256 characters.</td></tr>
@@ -2901,7 +2901,7 @@ td:empty{display:none}
 <table class="c4">
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner. 1 to 64 characters.</td></tr>
 </tbody>
 </table>
 </section>
@@ -2933,7 +2933,7 @@ td:empty{display:none}
 <table class="c4">
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner. 1 to 64 characters.</td></tr>
 <tr><td><code>schedule</code></td><td>query</td><td>string</td><td>Required. Such as <code>every 30m</code>, <code>weekdays at 9am</code> or <code>0 9 * * 1-5</code>. 1 to 256 characters.</td></tr>
 <tr><td><code>time_zone</code></td><td>query</td><td>string</td><td>IANA name. Default: the configured zone. 1 to 64 characters.</td></tr>
 <tr><td><code>count</code></td><td>query</td><td>integer</td><td>Number of times. 1 to 50; default <code>5</code>.</td></tr>
@@ -2971,7 +2971,7 @@ td:empty{display:none}
 <table class="c4">
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner. 1 to 64 characters.</td></tr>
 <tr><td><code>status</code></td><td>query</td><td>array of <a href="#schema-message-status">MessageStatus</a></td><td>Any of these statuses.</td></tr>
 <tr><td><code>platform</code></td><td>query</td><td>array of string</td><td>Any of these platforms. At most 20 items; each at most 64 characters.</td></tr>
 <tr><td><code>target</code></td><td>query</td><td>string</td><td>Exactly this address. At most 1024 characters.</td></tr>
@@ -3012,7 +3012,7 @@ td:empty{display:none}
 <table class="c4">
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner. 1 to 64 characters.</td></tr>
 <tr><td><code>Idempotency-Key</code></td><td>header</td><td>string</td><td>1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or joins the first request while it is in progress. The same key with a different request returns 409. 1 to 255 characters; matches <code>^[\\x21-\\x7e]+$</code>.</td></tr>
 <tr><td><code>dry_run</code></td><td>query</td><td>boolean</td><td>True validates the request and returns the result, but stores and sends nothing. Default <code>false</code>.</td></tr>
 </tbody>
@@ -3065,7 +3065,7 @@ td:empty{display:none}
 <table class="c4">
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner. 1 to 64 characters.</td></tr>
 <tr><td><code>Idempotency-Key</code></td><td>header</td><td>string</td><td>1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or joins the first request while it is in progress. The same key with a different request returns 409. 1 to 255 characters; matches <code>^[\\x21-\\x7e]+$</code>.</td></tr>
 <tr><td><code>dry_run</code></td><td>query</td><td>boolean</td><td>True validates the request and returns the result, but stores and sends nothing. Default <code>false</code>.</td></tr>
 </tbody>
@@ -3125,7 +3125,7 @@ td:empty{display:none}
 <table class="c4">
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner. 1 to 64 characters.</td></tr>
 <tr><td><code>Idempotency-Key</code></td><td>header</td><td>string</td><td>1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or joins the first request while it is in progress. The same key with a different request returns 409. 1 to 255 characters; matches <code>^[\\x21-\\x7e]+$</code>.</td></tr>
 <tr><td><code>dry_run</code></td><td>query</td><td>boolean</td><td>True validates the request and returns the result, but stores and sends nothing. Default <code>false</code>.</td></tr>
 </tbody>
@@ -3183,7 +3183,7 @@ td:empty{display:none}
 <table class="c4">
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner. 1 to 64 characters.</td></tr>
 <tr><td><code>message_id</code></td><td>path</td><td>string</td><td>Required. At most 256 characters.</td></tr>
 <tr><td><code>include</code></td><td>query</td><td>array of <code>&quot;text&quot;</code></td><td>text: the text of messages; also requires the scope messages.</td></tr>
 </tbody>
@@ -3217,7 +3217,7 @@ td:empty{display:none}
 <table class="c4">
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner. 1 to 64 characters.</td></tr>
 <tr><td><code>message_id</code></td><td>path</td><td>string</td><td>Required. At most 256 characters.</td></tr>
 <tr><td><code>Idempotency-Key</code></td><td>header</td><td>string</td><td>1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or joins the first request while it is in progress. The same key with a different request returns 409. 1 to 255 characters; matches <code>^[\\x21-\\x7e]+$</code>.</td></tr>
 </tbody>
@@ -3263,7 +3263,7 @@ td:empty{display:none}
 <table class="c4">
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner. 1 to 64 characters.</td></tr>
 <tr><td><code>message_id</code></td><td>path</td><td>string</td><td>Required. At most 256 characters.</td></tr>
 <tr><td><code>Idempotency-Key</code></td><td>header</td><td>string</td><td>1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or joins the first request while it is in progress. The same key with a different request returns 409. 1 to 255 characters; matches <code>^[\\x21-\\x7e]+$</code>.</td></tr>
 </tbody>
@@ -3300,7 +3300,7 @@ td:empty{display:none}
 <table class="c4">
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner. 1 to 64 characters.</td></tr>
 <tr><td><code>limit</code></td><td>query</td><td>integer</td><td>1 to 100; default <code>20</code>.</td></tr>
 <tr><td><code>after</code></td><td>query</td><td>string</td><td><code>last_id</code> of the previous page. At most 512 characters.</td></tr>
 </tbody>
@@ -3333,7 +3333,7 @@ td:empty{display:none}
 <table class="c4">
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner. 1 to 64 characters.</td></tr>
 <tr><td><code>platform</code></td><td>path</td><td>string</td><td>Required. At most 64 characters.</td></tr>
 </tbody>
 </table>
@@ -3366,7 +3366,7 @@ td:empty{display:none}
 <table class="c4">
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner. 1 to 64 characters.</td></tr>
 <tr><td><code>platform</code></td><td>path</td><td>string</td><td>Required. At most 64 characters.</td></tr>
 <tr><td><code>Idempotency-Key</code></td><td>header</td><td>string</td><td>1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or joins the first request while it is in progress. The same key with a different request returns 409. 1 to 255 characters; matches <code>^[\\x21-\\x7e]+$</code>.</td></tr>
 </tbody>
@@ -3419,7 +3419,7 @@ td:empty{display:none}
 <table class="c4">
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner. 1 to 64 characters.</td></tr>
 <tr><td><code>source</code></td><td>query</td><td>array of <a href="#schema-route-source">RouteSource</a></td><td>Any of these sources.</td></tr>
 <tr><td><code>enabled</code></td><td>query</td><td>boolean</td><td>Only enabled, or only disabled routes.</td></tr>
 <tr><td><code>limit</code></td><td>query</td><td>integer</td><td>1 to 100; default <code>20</code>.</td></tr>
@@ -3455,7 +3455,7 @@ td:empty{display:none}
 <table class="c4">
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner. 1 to 64 characters.</td></tr>
 <tr><td><code>Idempotency-Key</code></td><td>header</td><td>string</td><td>1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or joins the first request while it is in progress. The same key with a different request returns 409. 1 to 255 characters; matches <code>^[\\x21-\\x7e]+$</code>.</td></tr>
 <tr><td><code>dry_run</code></td><td>query</td><td>boolean</td><td>True validates the request and returns the result, but stores and sends nothing. Default <code>false</code>.</td></tr>
 </tbody>
@@ -3533,7 +3533,7 @@ td:empty{display:none}
 <table class="c4">
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner. 1 to 64 characters.</td></tr>
 <tr><td><code>route_name</code></td><td>path</td><td>string</td><td>Required. At most 256 characters.</td></tr>
 <tr><td><code>If-None-Match</code></td><td>header</td><td>string</td><td>Returns 304 if the current version has this ETag. At most 1024 characters.</td></tr>
 </tbody>
@@ -3568,7 +3568,7 @@ td:empty{display:none}
 <table class="c4">
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner. 1 to 64 characters.</td></tr>
 <tr><td><code>route_name</code></td><td>path</td><td>string</td><td>Required. At most 256 characters.</td></tr>
 <tr><td><code>If-Match</code></td><td>header</td><td>string</td><td>Changes only the version with this ETag. At most 1024 characters.</td></tr>
 </tbody>
@@ -3603,7 +3603,7 @@ td:empty{display:none}
 <table class="c4">
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner. 1 to 64 characters.</td></tr>
 <tr><td><code>route_name</code></td><td>path</td><td>string</td><td>Required. At most 256 characters.</td></tr>
 <tr><td><code>If-Match</code></td><td>header</td><td>string</td><td>Changes only the version with this ETag. At most 1024 characters.</td></tr>
 <tr><td><code>dry_run</code></td><td>query</td><td>boolean</td><td>True validates the request and returns the result, but stores and sends nothing. Default <code>false</code>.</td></tr>
@@ -3680,7 +3680,7 @@ td:empty{display:none}
 <table class="c4">
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner. 1 to 64 characters.</td></tr>
 <tr><td><code>route_name</code></td><td>path</td><td>string</td><td>Required. At most 256 characters.</td></tr>
 <tr><td><code>If-Match</code></td><td>header</td><td>string</td><td>Changes only the version with this ETag. At most 1024 characters.</td></tr>
 <tr><td><code>Idempotency-Key</code></td><td>header</td><td>string</td><td>1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or joins the first request while it is in progress. The same key with a different request returns 409. 1 to 255 characters; matches <code>^[\\x21-\\x7e]+$</code>.</td></tr>
@@ -3733,7 +3733,7 @@ td:empty{display:none}
 <table class="c4">
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner. 1 to 64 characters.</td></tr>
 <tr><td><code>route_name</code></td><td>path</td><td>string</td><td>Required. At most 256 characters.</td></tr>
 </tbody>
 </table>
@@ -3787,7 +3787,7 @@ td:empty{display:none}
 <table class="c4">
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner. 1 to 64 characters.</td></tr>
 <tr><td><code>route</code></td><td>query</td><td>array of string</td><td>Any of these routes. Each at most 256 characters.</td></tr>
 <tr><td><code>status</code></td><td>query</td><td>array of <a href="#schema-delivery-status">DeliveryStatus</a></td><td>Any of these statuses.</td></tr>
 <tr><td><code>event</code></td><td>query</td><td>array of string</td><td>Any of these event types. Each at most 256 characters.</td></tr>
@@ -3828,7 +3828,7 @@ td:empty{display:none}
 <table class="c4">
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner. 1 to 64 characters.</td></tr>
 <tr><td><code>Idempotency-Key</code></td><td>header</td><td>string</td><td>1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or joins the first request while it is in progress. The same key with a different request returns 409. 1 to 255 characters; matches <code>^[\\x21-\\x7e]+$</code>.</td></tr>
 <tr><td><code>dry_run</code></td><td>query</td><td>boolean</td><td>True validates the request and returns the result, but stores and sends nothing. Default <code>false</code>.</td></tr>
 </tbody>
@@ -3883,7 +3883,7 @@ td:empty{display:none}
 <table class="c4">
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner. 1 to 64 characters.</td></tr>
 <tr><td><code>delivery_id</code></td><td>path</td><td>string</td><td>Required. At most 256 characters.</td></tr>
 <tr><td><code>include</code></td><td>query</td><td>array of <code>&quot;payload&quot;</code> or <code>&quot;rendered&quot;</code></td><td>payload, rendered: the body and the rendered text. They also require the scope webhooks.</td></tr>
 </tbody>
@@ -3917,7 +3917,7 @@ td:empty{display:none}
 <table class="c4">
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner. 1 to 64 characters.</td></tr>
 <tr><td><code>delivery_id</code></td><td>path</td><td>string</td><td>Required. At most 256 characters.</td></tr>
 <tr><td><code>Idempotency-Key</code></td><td>header</td><td>string</td><td>1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or joins the first request while it is in progress. The same key with a different request returns 409. 1 to 255 characters; matches <code>^[\\x21-\\x7e]+$</code>.</td></tr>
 <tr><td><code>dry_run</code></td><td>query</td><td>boolean</td><td>True validates the request and returns the result, but stores and sends nothing. Default <code>false</code>.</td></tr>
@@ -4719,7 +4719,7 @@ td:empty{display:none}
 <table class="c4">
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner. 1 to 64 characters.</td></tr>
 <tr><td><code>from</code></td><td>query</td><td>string</td><td>Days that end after it. Unix time in seconds, or RFC 3339. Default: 30 days, today included. At most 64 characters.</td></tr>
 <tr><td><code>to</code></td><td>query</td><td>string</td><td>Days that begin before it. Unix time in seconds, or RFC 3339. Default: now. At most 64 characters.</td></tr>
 <tr><td><code>bucket</code></td><td>query</td><td><code>&quot;1d&quot;</code></td><td>Length of an entry. Default <code>&quot;1d&quot;</code>.</td></tr>
@@ -4762,7 +4762,7 @@ td:empty{display:none}
 <table class="c4">
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner. 1 to 64 characters.</td></tr>
 <tr><td><code>limit</code></td><td>query</td><td>integer</td><td>1 to 100; default <code>20</code>.</td></tr>
 <tr><td><code>after</code></td><td>query</td><td>string</td><td><code>last_id</code> of the previous page. At most 512 characters.</td></tr>
 </tbody>
@@ -4796,7 +4796,7 @@ td:empty{display:none}
 <table class="c4">
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner. 1 to 64 characters.</td></tr>
 <tr><td><code>model</code></td><td>query</td><td>array of string</td><td>These models instead, each as <code>provider:model</code> or <code>model</code>. Each at most 256 characters.</td></tr>
 <tr><td><code>provider</code></td><td>query</td><td>array of string</td><td>Any of these providers. Each at most 64 characters.</td></tr>
 <tr><td><code>limit</code></td><td>query</td><td>integer</td><td>1 to 100; default <code>20</code>.</td></tr>
@@ -4836,7 +4836,7 @@ td:empty{display:none}
 <table class="c4">
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner. 1 to 64 characters.</td></tr>
 <tr><td><code>limit</code></td><td>query</td><td>integer</td><td>1 to 100; default <code>20</code>.</td></tr>
 <tr><td><code>after</code></td><td>query</td><td>string</td><td><code>last_id</code> of the previous page. At most 512 characters.</td></tr>
 </tbody>
@@ -4870,7 +4870,7 @@ td:empty{display:none}
 <table class="c4">
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner. 1 to 64 characters.</td></tr>
 <tr><td><code>Idempotency-Key</code></td><td>header</td><td>string</td><td>1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or joins the first request while it is in progress. The same key with a different request returns 409. 1 to 255 characters; matches <code>^[\\x21-\\x7e]+$</code>.</td></tr>
 </tbody>
 </table>
@@ -4909,7 +4909,7 @@ td:empty{display:none}
 <table class="c4">
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner. 1 to 64 characters.</td></tr>
 <tr><td><code>Idempotency-Key</code></td><td>header</td><td>string</td><td>1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or joins the first request while it is in progress. The same key with a different request returns 409. 1 to 255 characters; matches <code>^[\\x21-\\x7e]+$</code>.</td></tr>
 </tbody>
 </table>
@@ -4959,7 +4959,7 @@ td:empty{display:none}
 <table class="c4">
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner. 1 to 64 characters.</td></tr>
 <tr><td><code>limit</code></td><td>query</td><td>integer</td><td>1 to 100; default <code>20</code>.</td></tr>
 <tr><td><code>after</code></td><td>query</td><td>string</td><td><code>last_id</code> of the previous page. At most 512 characters.</td></tr>
 </tbody>
@@ -4992,7 +4992,7 @@ td:empty{display:none}
 <table class="c4">
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner. 1 to 64 characters.</td></tr>
 <tr><td><code>skill</code></td><td>path</td><td>string</td><td>Required. Name of the skill. 1 to 64 characters.</td></tr>
 <tr><td><code>include</code></td><td>query</td><td>array of <code>&quot;instructions&quot;</code></td><td><code>instructions</code> adds the text of the skill.</td></tr>
 </tbody>
@@ -5025,7 +5025,7 @@ td:empty{display:none}
 <table class="c4">
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner. 1 to 64 characters.</td></tr>
 <tr><td><code>limit</code></td><td>query</td><td>integer</td><td>1 to 100; default <code>20</code>.</td></tr>
 <tr><td><code>after</code></td><td>query</td><td>string</td><td><code>last_id</code> of the previous page. At most 512 characters.</td></tr>
 </tbody>
@@ -5059,7 +5059,7 @@ td:empty{display:none}
 <table class="c4">
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner. 1 to 64 characters.</td></tr>
 <tr><td><code>toolset</code></td><td>query</td><td>array of string</td><td>Any of these toolsets. Each at most 64 characters.</td></tr>
 <tr><td><code>server</code></td><td>query</td><td>array of string</td><td>Any of these MCP servers. Each at most 128 characters.</td></tr>
 <tr><td><code>limit</code></td><td>query</td><td>integer</td><td>1 to 100; default <code>20</code>.</td></tr>
@@ -5094,7 +5094,7 @@ td:empty{display:none}
 <table class="c4">
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner. 1 to 64 characters.</td></tr>
 <tr><td><code>limit</code></td><td>query</td><td>integer</td><td>1 to 100; default <code>20</code>.</td></tr>
 <tr><td><code>after</code></td><td>query</td><td>string</td><td><code>last_id</code> of the previous page. At most 512 characters.</td></tr>
 </tbody>
@@ -5128,7 +5128,7 @@ td:empty{display:none}
 <table class="c4">
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner. 1 to 64 characters.</td></tr>
 <tr><td><code>Idempotency-Key</code></td><td>header</td><td>string</td><td>1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or joins the first request while it is in progress. The same key with a different request returns 409. 1 to 255 characters; matches <code>^[\\x21-\\x7e]+$</code>.</td></tr>
 </tbody>
 </table>
@@ -5171,7 +5171,7 @@ td:empty{display:none}
 <table class="c4">
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners. 1 to 64 characters.</td></tr>
+<tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner. 1 to 64 characters.</td></tr>
 <tr><td><code>types</code></td><td>query</td><td>array of string</td><td>Only these types, such as <code>question.created</code> or <code>run.*</code>. Each at most 64 characters.</td></tr>
 <tr><td><code>limit</code></td><td>query</td><td>integer</td><td>1 to 100; default <code>20</code>.</td></tr>
 <tr><td><code>after</code></td><td>query</td><td>string</td><td>Id of the last event already received, or a cursor of a frame or of the header <code>X-Agent-Event-Cursor</code>. At most 256 characters.</td></tr>

@@ -13,7 +13,7 @@ export const httpBreakages: readonly Breakage[] = [
     name: "owner-of-a-run",
     guarantee: "A key cannot read a run of another key",
     file: "agent/run/run.ts",
-    from: "if (row?.owner === owner) return row;",
+    from: "if (row && (owner === undefined || row.owner === owner)) return row;",
     to: "if (row) return row;",
     tests: ["contract/http/runs.test.ts", "contract/http/runs-control.test.ts"],
   },

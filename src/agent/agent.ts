@@ -95,8 +95,10 @@ export class Agent {
     return isSettled || rows.length < sessionIds.length;
   }
 
-  /** Returns a run of `owner`, after recovery if its process is dead. ServiceError `run_not_found`. */
-  async findRun(runId: string, owner: string): Promise<RunView> {
+  /**
+   * Returns a run of `owner`, undefined: of any owner, after recovery if its process is dead. ServiceError `run_not_found`.
+   */
+  async findRun(runId: string, owner: string | undefined): Promise<RunView> {
     const { store } = this.deps;
     const run = await findRun(store, runId, owner);
     if (isFinalStatus(run.status) || this.runs.isAtWork(runId)) return run;

@@ -6921,7 +6921,7 @@ export type RunId = string;
 export type ResponseId = string;
 
 /**
- * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
+ * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner.
  */
 export type Owner = string;
 
@@ -7448,7 +7448,7 @@ export type ListRunsData = {
     body?: never;
     headers?: {
         /**
-         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner.
          */
         'X-Agent-Owner'?: string;
     };
@@ -7621,7 +7621,7 @@ export type GetRunData = {
     body?: never;
     headers?: {
         /**
-         * With the scope admin: the owner whom the request acts for. The run belongs to that owner.
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner.
          */
         'X-Agent-Owner'?: string;
     };
@@ -7683,7 +7683,7 @@ export type StreamRunEventsData = {
          */
         'Last-Event-ID'?: string;
         /**
-         * With the scope admin: the owner whom the request acts for. The run belongs to that owner.
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner.
          */
         'X-Agent-Owner'?: string;
     };
@@ -7745,7 +7745,7 @@ export type GetRunTraceData = {
     body?: never;
     headers?: {
         /**
-         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner.
          */
         'X-Agent-Owner'?: string;
     };
@@ -8006,7 +8006,7 @@ export type ListSessionsData = {
     body?: never;
     headers?: {
         /**
-         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner.
          */
         'X-Agent-Owner'?: string;
     };
@@ -8095,7 +8095,7 @@ export type CreateSessionData = {
     body: CreateSessionBody;
     headers?: {
         /**
-         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner.
          */
         'X-Agent-Owner'?: string;
         /**
@@ -8167,7 +8167,7 @@ export type DeleteSessionData = {
     body?: never;
     headers?: {
         /**
-         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner.
          */
         'X-Agent-Owner'?: string;
         /**
@@ -8237,7 +8237,7 @@ export type GetSessionData = {
     body?: never;
     headers?: {
         /**
-         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner.
          */
         'X-Agent-Owner'?: string;
         /**
@@ -8294,7 +8294,7 @@ export type UpdateSessionData = {
     body: UpdateSessionBody;
     headers?: {
         /**
-         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner.
          */
         'X-Agent-Owner'?: string;
         /**
@@ -8376,7 +8376,7 @@ export type ListSessionMessagesData = {
     body?: never;
     headers?: {
         /**
-         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner.
          */
         'X-Agent-Owner'?: string;
     };
@@ -8443,7 +8443,7 @@ export type GetSessionAttachmentData = {
     body?: never;
     headers?: {
         /**
-         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner.
          */
         'X-Agent-Owner'?: string;
     };
@@ -8504,7 +8504,7 @@ export type ListQuestionsData = {
     body?: never;
     headers?: {
         /**
-         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner.
          */
         'X-Agent-Owner'?: string;
     };
@@ -8575,7 +8575,7 @@ export type GetQuestionData = {
     body?: never;
     headers?: {
         /**
-         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner.
          */
         'X-Agent-Owner'?: string;
     };
@@ -8633,7 +8633,7 @@ export type AnswerQuestionData = {
     body: AnswerBody;
     headers?: {
         /**
-         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner.
          */
         'X-Agent-Owner'?: string;
         /**
@@ -8706,7 +8706,7 @@ export type ListJobsData = {
     body?: never;
     headers?: {
         /**
-         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner.
          */
         'X-Agent-Owner'?: string;
     };
@@ -8775,7 +8775,7 @@ export type CreateJobData = {
     body: CreateJobBody;
     headers?: {
         /**
-         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner.
          */
         'X-Agent-Owner'?: string;
         /**
@@ -8847,7 +8847,7 @@ export type ImportJobsData = {
     body: ImportJobsBody;
     headers?: {
         /**
-         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner.
          */
         'X-Agent-Owner'?: string;
         /**
@@ -8919,7 +8919,7 @@ export type DeleteJobData = {
     body?: never;
     headers?: {
         /**
-         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner.
          */
         'X-Agent-Owner'?: string;
         /**
@@ -8989,7 +8989,7 @@ export type GetJobData = {
     body?: never;
     headers?: {
         /**
-         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner.
          */
         'X-Agent-Owner'?: string;
         /**
@@ -9046,7 +9046,7 @@ export type UpdateJobData = {
     body: UpdateJobBody;
     headers?: {
         /**
-         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner.
          */
         'X-Agent-Owner'?: string;
         /**
@@ -9128,7 +9128,7 @@ export type PauseJobData = {
     body?: PauseJobBody;
     headers?: {
         /**
-         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner.
          */
         'X-Agent-Owner'?: string;
         /**
@@ -9209,7 +9209,7 @@ export type ResumeJobData = {
     body?: ResumeJobBody;
     headers?: {
         /**
-         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner.
          */
         'X-Agent-Owner'?: string;
         /**
@@ -9290,7 +9290,7 @@ export type RunJobData = {
     body?: never;
     headers?: {
         /**
-         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner.
          */
         'X-Agent-Owner'?: string;
         /**
@@ -9364,7 +9364,7 @@ export type ListJobTimesData = {
     body?: never;
     headers?: {
         /**
-         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner.
          */
         'X-Agent-Owner'?: string;
     };
@@ -9431,7 +9431,7 @@ export type ListOccurrencesData = {
     body?: never;
     headers?: {
         /**
-         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner.
          */
         'X-Agent-Owner'?: string;
     };
@@ -9513,7 +9513,7 @@ export type GetOccurrenceData = {
     body?: never;
     headers?: {
         /**
-         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner.
          */
         'X-Agent-Owner'?: string;
     };
@@ -9571,7 +9571,7 @@ export type GetOccurrenceOutputData = {
     body?: never;
     headers?: {
         /**
-         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner.
          */
         'X-Agent-Owner'?: string;
     };
@@ -9624,7 +9624,7 @@ export type GetCalendarData = {
     body?: never;
     headers?: {
         /**
-         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner.
          */
         'X-Agent-Owner'?: string;
     };
@@ -9684,7 +9684,7 @@ export type GetSchedulerData = {
     body?: never;
     headers?: {
         /**
-         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner.
          */
         'X-Agent-Owner'?: string;
     };
@@ -9731,7 +9731,7 @@ export type PreviewScheduleData = {
     body?: never;
     headers?: {
         /**
-         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner.
          */
         'X-Agent-Owner'?: string;
     };
@@ -9787,7 +9787,7 @@ export type ListMessagesData = {
     body?: never;
     headers?: {
         /**
-         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner.
          */
         'X-Agent-Owner'?: string;
     };
@@ -9868,7 +9868,7 @@ export type SendMessageData = {
     body: SendMessageBody;
     headers?: {
         /**
-         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner.
          */
         'X-Agent-Owner'?: string;
         /**
@@ -9940,7 +9940,7 @@ export type RetryMessagesData = {
     body: RetryMessagesBody;
     headers?: {
         /**
-         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner.
          */
         'X-Agent-Owner'?: string;
         /**
@@ -10012,7 +10012,7 @@ export type DropMessagesData = {
     body: DropMessagesBody;
     headers?: {
         /**
-         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner.
          */
         'X-Agent-Owner'?: string;
         /**
@@ -10084,7 +10084,7 @@ export type GetMessageData = {
     body?: never;
     headers?: {
         /**
-         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner.
          */
         'X-Agent-Owner'?: string;
     };
@@ -10142,7 +10142,7 @@ export type RetryMessageData = {
     body?: RetryMessageBody;
     headers?: {
         /**
-         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner.
          */
         'X-Agent-Owner'?: string;
         /**
@@ -10215,7 +10215,7 @@ export type DropMessageData = {
     body?: never;
     headers?: {
         /**
-         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner.
          */
         'X-Agent-Owner'?: string;
         /**
@@ -10276,7 +10276,7 @@ export type GetUsageData = {
     body?: never;
     headers?: {
         /**
-         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner.
          */
         'X-Agent-Owner'?: string;
     };
@@ -10365,7 +10365,7 @@ export type ListBudgetsData = {
     body?: never;
     headers?: {
         /**
-         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner.
          */
         'X-Agent-Owner'?: string;
     };
@@ -10418,7 +10418,7 @@ export type ListPricesData = {
     body?: never;
     headers?: {
         /**
-         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner.
          */
         'X-Agent-Owner'?: string;
     };
@@ -10479,7 +10479,7 @@ export type ListProvidersData = {
     body?: never;
     headers?: {
         /**
-         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner.
          */
         'X-Agent-Owner'?: string;
     };
@@ -10532,7 +10532,7 @@ export type DetectProvidersData = {
     body?: DetectProvidersBody;
     headers?: {
         /**
-         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner.
          */
         'X-Agent-Owner'?: string;
         /**
@@ -10599,7 +10599,7 @@ export type TestModelData = {
     body?: TestModelBody;
     headers?: {
         /**
-         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner.
          */
         'X-Agent-Owner'?: string;
         /**
@@ -10666,7 +10666,7 @@ export type ListSkillsData = {
     body?: never;
     headers?: {
         /**
-         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner.
          */
         'X-Agent-Owner'?: string;
     };
@@ -10719,7 +10719,7 @@ export type GetSkillData = {
     body?: never;
     headers?: {
         /**
-         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner.
          */
         'X-Agent-Owner'?: string;
     };
@@ -10776,7 +10776,7 @@ export type ListToolsetsData = {
     body?: never;
     headers?: {
         /**
-         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner.
          */
         'X-Agent-Owner'?: string;
     };
@@ -10829,7 +10829,7 @@ export type ListToolsData = {
     body?: never;
     headers?: {
         /**
-         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner.
          */
         'X-Agent-Owner'?: string;
     };
@@ -10890,7 +10890,7 @@ export type ListMcpServersData = {
     body?: never;
     headers?: {
         /**
-         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner.
          */
         'X-Agent-Owner'?: string;
     };
@@ -10943,7 +10943,7 @@ export type ReloadMcpData = {
     body?: ReloadMcpBody;
     headers?: {
         /**
-         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner.
          */
         'X-Agent-Owner'?: string;
         /**
@@ -11010,7 +11010,7 @@ export type ListPlatformsData = {
     body?: never;
     headers?: {
         /**
-         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner.
          */
         'X-Agent-Owner'?: string;
     };
@@ -11063,7 +11063,7 @@ export type GetPlatformData = {
     body?: never;
     headers?: {
         /**
-         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner.
          */
         'X-Agent-Owner'?: string;
     };
@@ -11116,7 +11116,7 @@ export type TestPlatformData = {
     body?: TestPlatformBody;
     headers?: {
         /**
-         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner.
          */
         'X-Agent-Owner'?: string;
         /**
@@ -11896,7 +11896,7 @@ export type ForkSessionData = {
     body: ForkSessionBody;
     headers?: {
         /**
-         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner.
          */
         'X-Agent-Owner'?: string;
         /**
@@ -11974,7 +11974,7 @@ export type CompressSessionData = {
     body: CompressSessionBody;
     headers?: {
         /**
-         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner.
          */
         'X-Agent-Owner'?: string;
         /**
@@ -12047,7 +12047,7 @@ export type UndoSessionData = {
     body: UndoSessionBody;
     headers?: {
         /**
-         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner.
          */
         'X-Agent-Owner'?: string;
         /**
@@ -12120,7 +12120,7 @@ export type ExportSessionData = {
     body?: never;
     headers?: {
         /**
-         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner.
          */
         'X-Agent-Owner'?: string;
     };
@@ -12178,7 +12178,7 @@ export type StreamSessionEventsData = {
     body?: never;
     headers?: {
         /**
-         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner.
          */
         'X-Agent-Owner'?: string;
         /**
@@ -12248,7 +12248,7 @@ export type ListGrantsData = {
     body?: never;
     headers?: {
         /**
-         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner.
          */
         'X-Agent-Owner'?: string;
     };
@@ -12301,7 +12301,7 @@ export type DeleteGrantData = {
     body?: never;
     headers?: {
         /**
-         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner.
          */
         'X-Agent-Owner'?: string;
     };
@@ -12708,7 +12708,7 @@ export type ListRoutesData = {
     body?: never;
     headers?: {
         /**
-         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner.
          */
         'X-Agent-Owner'?: string;
     };
@@ -12769,7 +12769,7 @@ export type CreateRouteData = {
     body: CreateRouteBody;
     headers?: {
         /**
-         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner.
          */
         'X-Agent-Owner'?: string;
         /**
@@ -12841,7 +12841,7 @@ export type DeleteRouteData = {
     body?: never;
     headers?: {
         /**
-         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner.
          */
         'X-Agent-Owner'?: string;
         /**
@@ -12906,7 +12906,7 @@ export type GetRouteData = {
     body?: never;
     headers?: {
         /**
-         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner.
          */
         'X-Agent-Owner'?: string;
         /**
@@ -12963,7 +12963,7 @@ export type UpdateRouteData = {
     body: UpdateRouteBody;
     headers?: {
         /**
-         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner.
          */
         'X-Agent-Owner'?: string;
         /**
@@ -13045,7 +13045,7 @@ export type RotateRouteSecretData = {
     body: RotateRouteSecretBody;
     headers?: {
         /**
-         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner.
          */
         'X-Agent-Owner'?: string;
         /**
@@ -13126,7 +13126,7 @@ export type TestRouteData = {
     body: TestRouteBody;
     headers?: {
         /**
-         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner.
          */
         'X-Agent-Owner'?: string;
     };
@@ -13187,7 +13187,7 @@ export type ListDeliveriesData = {
     body?: never;
     headers?: {
         /**
-         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner.
          */
         'X-Agent-Owner'?: string;
     };
@@ -13268,7 +13268,7 @@ export type ReplayDeliveriesData = {
     body: ReplayDeliveriesBody;
     headers?: {
         /**
-         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner.
          */
         'X-Agent-Owner'?: string;
         /**
@@ -13344,7 +13344,7 @@ export type GetDeliveryData = {
     body?: never;
     headers?: {
         /**
-         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner.
          */
         'X-Agent-Owner'?: string;
     };
@@ -13402,7 +13402,7 @@ export type ReplayDeliveryData = {
     body: ReplayDeliveryBody;
     headers?: {
         /**
-         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner.
          */
         'X-Agent-Owner'?: string;
         /**
@@ -13484,7 +13484,7 @@ export type StreamEventsData = {
     body?: never;
     headers?: {
         /**
-         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
+         * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner.
          */
         'X-Agent-Owner'?: string;
         /**

@@ -331,7 +331,7 @@ type ListRunsParams struct {
 	After string
 
 	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
-	// owners.
+	// owners; a session whose id other owners use, too, is then found only by the name of its owner.
 	AgentOwner string
 }
 
@@ -401,7 +401,8 @@ type GetRunParams struct {
 	// In seconds.
 	Wait *float64
 
-	// With the scope admin: the owner whom the request acts for. The run belongs to that owner.
+	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
+	// owners; a session whose id other owners use, too, is then found only by the name of its owner.
 	AgentOwner string
 }
 
@@ -425,7 +426,8 @@ type StreamRunEventsParams struct {
 	// Number of the last event already received.
 	LastEventID string
 
-	// With the scope admin: the owner whom the request acts for. The run belongs to that owner.
+	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
+	// owners; a session whose id other owners use, too, is then found only by the name of its owner.
 	AgentOwner string
 }
 
@@ -454,7 +456,7 @@ type GetRunTraceParams struct {
 	Include []GetRunTraceIncludeItem
 
 	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
-	// owners.
+	// owners; a session whose id other owners use, too, is then found only by the name of its owner.
 	AgentOwner string
 }
 
@@ -562,7 +564,7 @@ type ListSessionsParams struct {
 	After string
 
 	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
-	// owners.
+	// owners; a session whose id other owners use, too, is then found only by the name of its owner.
 	AgentOwner string
 }
 
@@ -594,7 +596,7 @@ type CreateSessionParams struct {
 	DryRun *bool
 
 	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
-	// owners.
+	// owners; a session whose id other owners use, too, is then found only by the name of its owner.
 	AgentOwner string
 
 	// 1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or
@@ -620,7 +622,7 @@ func (c *Client) CreateSession(ctx context.Context, body *CreateSessionBody, par
 // GetSessionParams are the parameters of Client.GetSession. What is left out is not sent.
 type GetSessionParams struct {
 	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
-	// owners.
+	// owners; a session whose id other owners use, too, is then found only by the name of its owner.
 	AgentOwner string
 
 	// Returns 304 if the current version has this ETag.
@@ -645,7 +647,7 @@ type DeleteSessionParams struct {
 	Force *bool
 
 	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
-	// owners.
+	// owners; a session whose id other owners use, too, is then found only by the name of its owner.
 	AgentOwner string
 
 	// Changes only the version with this ETag.
@@ -671,7 +673,7 @@ type UpdateSessionParams struct {
 	DryRun *bool
 
 	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
-	// owners.
+	// owners; a session whose id other owners use, too, is then found only by the name of its owner.
 	AgentOwner string
 
 	// Changes only the version with this ETag.
@@ -707,7 +709,7 @@ type ListSessionMessagesParams struct {
 	After string
 
 	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
-	// owners.
+	// owners; a session whose id other owners use, too, is then found only by the name of its owner.
 	AgentOwner string
 }
 
@@ -727,7 +729,7 @@ func (c *Client) ListSessionMessages(ctx context.Context, sessionID string, para
 // GetSessionAttachmentParams are the parameters of Client.GetSessionAttachment. What is left out is not sent.
 type GetSessionAttachmentParams struct {
 	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
-	// owners.
+	// owners; a session whose id other owners use, too, is then found only by the name of its owner.
 	AgentOwner string
 }
 
@@ -765,7 +767,7 @@ type ListQuestionsParams struct {
 	After string
 
 	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
-	// owners.
+	// owners; a session whose id other owners use, too, is then found only by the name of its owner.
 	AgentOwner string
 }
 
@@ -792,7 +794,7 @@ type GetQuestionParams struct {
 	Wait *float64
 
 	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
-	// owners.
+	// owners; a session whose id other owners use, too, is then found only by the name of its owner.
 	AgentOwner string
 }
 
@@ -809,7 +811,7 @@ func (c *Client) GetQuestion(ctx context.Context, questionID string, params GetQ
 // AnswerQuestionParams are the parameters of Client.AnswerQuestion. What is left out is not sent.
 type AnswerQuestionParams struct {
 	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
-	// owners.
+	// owners; a session whose id other owners use, too, is then found only by the name of its owner.
 	AgentOwner string
 
 	// 1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or
@@ -851,7 +853,7 @@ type ListJobsParams struct {
 	After string
 
 	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
-	// owners.
+	// owners; a session whose id other owners use, too, is then found only by the name of its owner.
 	AgentOwner string
 }
 
@@ -876,7 +878,7 @@ type CreateJobParams struct {
 	DryRun *bool
 
 	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
-	// owners.
+	// owners; a session whose id other owners use, too, is then found only by the name of its owner.
 	AgentOwner string
 
 	// 1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or
@@ -905,7 +907,7 @@ type ImportJobsParams struct {
 	DryRun *bool
 
 	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
-	// owners.
+	// owners; a session whose id other owners use, too, is then found only by the name of its owner.
 	AgentOwner string
 
 	// 1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or
@@ -932,7 +934,7 @@ func (c *Client) ImportJobs(ctx context.Context, body *ImportJobsBody, params Im
 // GetJobParams are the parameters of Client.GetJob. What is left out is not sent.
 type GetJobParams struct {
 	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
-	// owners.
+	// owners; a session whose id other owners use, too, is then found only by the name of its owner.
 	AgentOwner string
 
 	// Returns 304 if the current version has this ETag.
@@ -960,7 +962,7 @@ type DeleteJobParams struct {
 	Stop *bool
 
 	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
-	// owners.
+	// owners; a session whose id other owners use, too, is then found only by the name of its owner.
 	AgentOwner string
 
 	// Changes only the version with this ETag.
@@ -987,7 +989,7 @@ type UpdateJobParams struct {
 	DryRun *bool
 
 	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
-	// owners.
+	// owners; a session whose id other owners use, too, is then found only by the name of its owner.
 	AgentOwner string
 
 	// Changes only the version with this ETag.
@@ -1009,7 +1011,7 @@ func (c *Client) UpdateJob(ctx context.Context, jobID string, body *UpdateJobBod
 // PauseJobParams are the parameters of Client.PauseJob. What is left out is not sent.
 type PauseJobParams struct {
 	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
-	// owners.
+	// owners; a session whose id other owners use, too, is then found only by the name of its owner.
 	AgentOwner string
 
 	// Changes only the version with this ETag.
@@ -1037,7 +1039,7 @@ func (c *Client) PauseJob(ctx context.Context, jobID string, body *PauseJobBody,
 // ResumeJobParams are the parameters of Client.ResumeJob. What is left out is not sent.
 type ResumeJobParams struct {
 	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
-	// owners.
+	// owners; a session whose id other owners use, too, is then found only by the name of its owner.
 	AgentOwner string
 
 	// Changes only the version with this ETag.
@@ -1068,7 +1070,7 @@ type RunJobParams struct {
 	Wait *float64
 
 	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
-	// owners.
+	// owners; a session whose id other owners use, too, is then found only by the name of its owner.
 	AgentOwner string
 
 	// Changes only the version with this ETag.
@@ -1109,7 +1111,7 @@ type ListJobTimesParams struct {
 	After string
 
 	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
-	// owners.
+	// owners; a session whose id other owners use, too, is then found only by the name of its owner.
 	AgentOwner string
 }
 
@@ -1160,7 +1162,7 @@ type ListOccurrencesParams struct {
 	After string
 
 	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
-	// owners.
+	// owners; a session whose id other owners use, too, is then found only by the name of its owner.
 	AgentOwner string
 }
 
@@ -1191,7 +1193,7 @@ type GetOccurrenceParams struct {
 	Include []GetOccurrenceIncludeItem
 
 	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
-	// owners.
+	// owners; a session whose id other owners use, too, is then found only by the name of its owner.
 	AgentOwner string
 }
 
@@ -1208,7 +1210,7 @@ func (c *Client) GetOccurrence(ctx context.Context, occurrenceID string, params 
 // GetOccurrenceOutputParams are the parameters of Client.GetOccurrenceOutput. What is left out is not sent.
 type GetOccurrenceOutputParams struct {
 	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
-	// owners.
+	// owners; a session whose id other owners use, too, is then found only by the name of its owner.
 	AgentOwner string
 }
 
@@ -1236,7 +1238,7 @@ type GetCalendarParams struct {
 	JobID string
 
 	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
-	// owners.
+	// owners; a session whose id other owners use, too, is then found only by the name of its owner.
 	AgentOwner string
 }
 
@@ -1257,7 +1259,7 @@ func (c *Client) GetCalendar(ctx context.Context, params GetCalendarParams, opti
 // GetSchedulerParams are the parameters of Client.GetScheduler. What is left out is not sent.
 type GetSchedulerParams struct {
 	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
-	// owners.
+	// owners; a session whose id other owners use, too, is then found only by the name of its owner.
 	AgentOwner string
 }
 
@@ -1282,7 +1284,7 @@ type PreviewScheduleParams struct {
 	Count *int64
 
 	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
-	// owners.
+	// owners; a session whose id other owners use, too, is then found only by the name of its owner.
 	AgentOwner string
 }
 
@@ -1332,7 +1334,7 @@ type ListMessagesParams struct {
 	After string
 
 	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
-	// owners.
+	// owners; a session whose id other owners use, too, is then found only by the name of its owner.
 	AgentOwner string
 }
 
@@ -1360,7 +1362,7 @@ type SendMessageParams struct {
 	DryRun *bool
 
 	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
-	// owners.
+	// owners; a session whose id other owners use, too, is then found only by the name of its owner.
 	AgentOwner string
 
 	// 1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or
@@ -1390,7 +1392,7 @@ type RetryMessagesParams struct {
 	DryRun *bool
 
 	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
-	// owners.
+	// owners; a session whose id other owners use, too, is then found only by the name of its owner.
 	AgentOwner string
 
 	// 1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or
@@ -1419,7 +1421,7 @@ type DropMessagesParams struct {
 	DryRun *bool
 
 	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
-	// owners.
+	// owners; a session whose id other owners use, too, is then found only by the name of its owner.
 	AgentOwner string
 
 	// 1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or
@@ -1448,7 +1450,7 @@ type GetMessageParams struct {
 	Include []GetMessageIncludeItem
 
 	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
-	// owners.
+	// owners; a session whose id other owners use, too, is then found only by the name of its owner.
 	AgentOwner string
 }
 
@@ -1465,7 +1467,7 @@ func (c *Client) GetMessage(ctx context.Context, messageID string, params GetMes
 // RetryMessageParams are the parameters of Client.RetryMessage. What is left out is not sent.
 type RetryMessageParams struct {
 	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
-	// owners.
+	// owners; a session whose id other owners use, too, is then found only by the name of its owner.
 	AgentOwner string
 
 	// 1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or
@@ -1490,7 +1492,7 @@ func (c *Client) RetryMessage(ctx context.Context, messageID string, body *Retry
 // DropMessageParams are the parameters of Client.DropMessage. What is left out is not sent.
 type DropMessageParams struct {
 	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
-	// owners.
+	// owners; a session whose id other owners use, too, is then found only by the name of its owner.
 	AgentOwner string
 
 	// 1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or
@@ -1546,7 +1548,7 @@ type GetUsageParams struct {
 	After string
 
 	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
-	// owners.
+	// owners; a session whose id other owners use, too, is then found only by the name of its owner.
 	AgentOwner string
 }
 
@@ -1583,7 +1585,7 @@ type ListBudgetsParams struct {
 	After string
 
 	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
-	// owners.
+	// owners; a session whose id other owners use, too, is then found only by the name of its owner.
 	AgentOwner string
 }
 
@@ -1615,7 +1617,7 @@ type ListPricesParams struct {
 	After string
 
 	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
-	// owners.
+	// owners; a session whose id other owners use, too, is then found only by the name of its owner.
 	AgentOwner string
 }
 
@@ -1643,7 +1645,7 @@ type ListProvidersParams struct {
 	After string
 
 	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
-	// owners.
+	// owners; a session whose id other owners use, too, is then found only by the name of its owner.
 	AgentOwner string
 }
 
@@ -1663,7 +1665,7 @@ func (c *Client) ListProviders(ctx context.Context, params ListProvidersParams, 
 // DetectProvidersParams are the parameters of Client.DetectProviders. What is left out is not sent.
 type DetectProvidersParams struct {
 	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
-	// owners.
+	// owners; a session whose id other owners use, too, is then found only by the name of its owner.
 	AgentOwner string
 
 	// 1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or
@@ -1688,7 +1690,7 @@ func (c *Client) DetectProviders(ctx context.Context, body *DetectProvidersBody,
 // TestModelParams are the parameters of Client.TestModel. What is left out is not sent.
 type TestModelParams struct {
 	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
-	// owners.
+	// owners; a session whose id other owners use, too, is then found only by the name of its owner.
 	AgentOwner string
 
 	// 1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or
@@ -1719,7 +1721,7 @@ type ListSkillsParams struct {
 	After string
 
 	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
-	// owners.
+	// owners; a session whose id other owners use, too, is then found only by the name of its owner.
 	AgentOwner string
 }
 
@@ -1742,7 +1744,7 @@ type GetSkillParams struct {
 	Include []GetSkillIncludeItem
 
 	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
-	// owners.
+	// owners; a session whose id other owners use, too, is then found only by the name of its owner.
 	AgentOwner string
 }
 
@@ -1765,7 +1767,7 @@ type ListToolsetsParams struct {
 	After string
 
 	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
-	// owners.
+	// owners; a session whose id other owners use, too, is then found only by the name of its owner.
 	AgentOwner string
 }
 
@@ -1795,7 +1797,7 @@ type ListToolsParams struct {
 	After string
 
 	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
-	// owners.
+	// owners; a session whose id other owners use, too, is then found only by the name of its owner.
 	AgentOwner string
 }
 
@@ -1823,7 +1825,7 @@ type ListMCPServersParams struct {
 	After string
 
 	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
-	// owners.
+	// owners; a session whose id other owners use, too, is then found only by the name of its owner.
 	AgentOwner string
 }
 
@@ -1841,7 +1843,7 @@ func (c *Client) ListMCPServers(ctx context.Context, params ListMCPServersParams
 // ReloadMCPParams are the parameters of Client.ReloadMCP. What is left out is not sent.
 type ReloadMCPParams struct {
 	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
-	// owners.
+	// owners; a session whose id other owners use, too, is then found only by the name of its owner.
 	AgentOwner string
 
 	// 1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or
@@ -1871,7 +1873,7 @@ type ListPlatformsParams struct {
 	After string
 
 	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
-	// owners.
+	// owners; a session whose id other owners use, too, is then found only by the name of its owner.
 	AgentOwner string
 }
 
@@ -1889,7 +1891,7 @@ func (c *Client) ListPlatforms(ctx context.Context, params ListPlatformsParams, 
 // GetPlatformParams are the parameters of Client.GetPlatform. What is left out is not sent.
 type GetPlatformParams struct {
 	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
-	// owners.
+	// owners; a session whose id other owners use, too, is then found only by the name of its owner.
 	AgentOwner string
 }
 
@@ -1905,7 +1907,7 @@ func (c *Client) GetPlatform(ctx context.Context, platform string, params GetPla
 // TestPlatformParams are the parameters of Client.TestPlatform. What is left out is not sent.
 type TestPlatformParams struct {
 	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
-	// owners.
+	// owners; a session whose id other owners use, too, is then found only by the name of its owner.
 	AgentOwner string
 
 	// 1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or
@@ -2159,7 +2161,7 @@ type ForkSessionParams struct {
 	DryRun *bool
 
 	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
-	// owners.
+	// owners; a session whose id other owners use, too, is then found only by the name of its owner.
 	AgentOwner string
 
 	// 1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or
@@ -2185,7 +2187,7 @@ func (c *Client) ForkSession(ctx context.Context, sessionID string, body *ForkSe
 // CompressSessionParams are the parameters of Client.CompressSession. What is left out is not sent.
 type CompressSessionParams struct {
 	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
-	// owners.
+	// owners; a session whose id other owners use, too, is then found only by the name of its owner.
 	AgentOwner string
 
 	// 1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or
@@ -2210,7 +2212,7 @@ func (c *Client) CompressSession(ctx context.Context, sessionID string, body *Co
 // UndoSessionParams are the parameters of Client.UndoSession. What is left out is not sent.
 type UndoSessionParams struct {
 	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
-	// owners.
+	// owners; a session whose id other owners use, too, is then found only by the name of its owner.
 	AgentOwner string
 
 	// 1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or
@@ -2238,7 +2240,7 @@ type ExportSessionParams struct {
 	Format ExportSessionFormat
 
 	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
-	// owners.
+	// owners; a session whose id other owners use, too, is then found only by the name of its owner.
 	AgentOwner string
 }
 
@@ -2264,7 +2266,7 @@ type StreamSessionEventsParams struct {
 	After string
 
 	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
-	// owners.
+	// owners; a session whose id other owners use, too, is then found only by the name of its owner.
 	AgentOwner string
 
 	// Number of the last event already received.
@@ -2301,7 +2303,7 @@ type ListGrantsParams struct {
 	After string
 
 	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
-	// owners.
+	// owners; a session whose id other owners use, too, is then found only by the name of its owner.
 	AgentOwner string
 }
 
@@ -2319,7 +2321,7 @@ func (c *Client) ListGrants(ctx context.Context, params ListGrantsParams, option
 // DeleteGrantParams are the parameters of Client.DeleteGrant. What is left out is not sent.
 type DeleteGrantParams struct {
 	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
-	// owners.
+	// owners; a session whose id other owners use, too, is then found only by the name of its owner.
 	AgentOwner string
 }
 
@@ -2527,7 +2529,7 @@ type ListRoutesParams struct {
 	After string
 
 	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
-	// owners.
+	// owners; a session whose id other owners use, too, is then found only by the name of its owner.
 	AgentOwner string
 }
 
@@ -2550,7 +2552,7 @@ type CreateRouteParams struct {
 	DryRun *bool
 
 	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
-	// owners.
+	// owners; a session whose id other owners use, too, is then found only by the name of its owner.
 	AgentOwner string
 
 	// 1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or
@@ -2576,7 +2578,7 @@ func (c *Client) CreateRoute(ctx context.Context, body *CreateRouteBody, params 
 // GetRouteParams are the parameters of Client.GetRoute. What is left out is not sent.
 type GetRouteParams struct {
 	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
-	// owners.
+	// owners; a session whose id other owners use, too, is then found only by the name of its owner.
 	AgentOwner string
 
 	// Returns 304 if the current version has this ETag.
@@ -2598,7 +2600,7 @@ func (c *Client) GetRoute(ctx context.Context, routeName string, params GetRoute
 // DeleteRouteParams are the parameters of Client.DeleteRoute. What is left out is not sent.
 type DeleteRouteParams struct {
 	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
-	// owners.
+	// owners; a session whose id other owners use, too, is then found only by the name of its owner.
 	AgentOwner string
 
 	// Changes only the version with this ETag.
@@ -2623,7 +2625,7 @@ type UpdateRouteParams struct {
 	DryRun *bool
 
 	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
-	// owners.
+	// owners; a session whose id other owners use, too, is then found only by the name of its owner.
 	AgentOwner string
 
 	// Changes only the version with this ETag.
@@ -2647,7 +2649,7 @@ func (c *Client) UpdateRoute(ctx context.Context, routeName string, body *Update
 // RotateRouteSecretParams are the parameters of Client.RotateRouteSecret. What is left out is not sent.
 type RotateRouteSecretParams struct {
 	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
-	// owners.
+	// owners; a session whose id other owners use, too, is then found only by the name of its owner.
 	AgentOwner string
 
 	// Changes only the version with this ETag.
@@ -2676,7 +2678,7 @@ func (c *Client) RotateRouteSecret(ctx context.Context, routeName string, body *
 // TestRouteParams are the parameters of Client.TestRoute. What is left out is not sent.
 type TestRouteParams struct {
 	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
-	// owners.
+	// owners; a session whose id other owners use, too, is then found only by the name of its owner.
 	AgentOwner string
 }
 
@@ -2723,7 +2725,7 @@ type ListDeliveriesParams struct {
 	After string
 
 	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
-	// owners.
+	// owners; a session whose id other owners use, too, is then found only by the name of its owner.
 	AgentOwner string
 }
 
@@ -2751,7 +2753,7 @@ type ReplayDeliveriesParams struct {
 	DryRun *bool
 
 	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
-	// owners.
+	// owners; a session whose id other owners use, too, is then found only by the name of its owner.
 	AgentOwner string
 
 	// 1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or
@@ -2781,7 +2783,7 @@ type GetDeliveryParams struct {
 	Include []GetDeliveryIncludeItem
 
 	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
-	// owners.
+	// owners; a session whose id other owners use, too, is then found only by the name of its owner.
 	AgentOwner string
 }
 
@@ -2801,7 +2803,7 @@ type ReplayDeliveryParams struct {
 	DryRun *bool
 
 	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
-	// owners.
+	// owners; a session whose id other owners use, too, is then found only by the name of its owner.
 	AgentOwner string
 
 	// 1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or
@@ -2836,7 +2838,7 @@ type ListEventsParams struct {
 	After string
 
 	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
-	// owners.
+	// owners; a session whose id other owners use, too, is then found only by the name of its owner.
 	AgentOwner string
 }
 
@@ -2869,7 +2871,7 @@ type StreamEventsParams struct {
 	After string
 
 	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
-	// owners.
+	// owners; a session whose id other owners use, too, is then found only by the name of its owner.
 	AgentOwner string
 
 	// Id of the last event already received.

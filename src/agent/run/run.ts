@@ -289,11 +289,13 @@ export const runViewColumns = columnsOf("runs").filter(
   (name) => name !== "input" && name !== "webhook" && name !== "reply_to",
 ) as readonly (keyof RunView)[];
 
-/** Returns a run of `owner`. ServiceError `run_not_found`, including for another owner's run. */
-export async function findRun(store: Store, runId: string, owner: string): Promise<RunView> {
+/**
+ * Returns a run of `owner`; undefined: of any owner. ServiceError `run_not_found`, including for another owner's run.
+ */
+export async function findRun(store: Store, runId: string, owner: string | undefined): Promise<RunView> {
   const query = store.read.selectFrom("runs").select(runViewColumns).where("id", "=", runId);
   const row = await query.executeTakeFirst();
-  if (row?.owner === owner) return row;
+  if (row && (owner === undefined || row.owner === owner)) return row;
   const what = `Run ${JSON.stringify(runId)} does not exist. Runs are kept for a limited time after they end.`;
   throw new ServiceError("run_not_found", what);
 }

@@ -4,6 +4,7 @@ import type { MessageRow, SessionRow } from "../../store/schema/tables.ts";
 import type { Store, Tx } from "../../store/store.ts";
 import type { Message, ToolMessage, NumberedMessage, TranscriptRow } from "../engine.ts";
 import { firstCharacters } from "../../base/text.ts";
+import { idsOfName } from "./session.ts";
 import { isSummary, loadContext, toNumbered, type ContextStart } from "./transcript.ts";
 
 /** What the surfaces read of sessions and their messages. */
@@ -19,6 +20,23 @@ export class SessionReads {
     if (ids.length === 0) return new Map();
     const rows = await this.#store.read.selectFrom("sessions").selectAll().where("id", "in", ids).execute();
     return new Map(rows.map((row) => [row.id, row]));
+  }
+
+  /**
+   * Returns the sessions of all owners whose id clients know as `name`: at most three, since two already say that the
+   * owner has to be named.
+   */
+  async named(name: string): Promise<readonly SessionRow[]> {
+    const row = await this.#store.find("sessions", { id: name });
+    const [from, to] = idsOfName(name);
+    const rows = await this.#store.read
+      .selectFrom("sessions")
+      .selectAll()
+      .where("id", ">=", from)
+      .where("id", "<", to)
+      .limit(2)
+      .execute();
+    return row ? [row, ...rows] : rows;
   }
 
   /** Returns where each saved session among these ids came from. */

@@ -34,6 +34,9 @@ export function nameOfId(id: string): string {
   return id.replace(OWNER_SUFFIX, "");
 }
 
+/** Returns between which ids those of `name` lie for all owners but the main one: from the first up to the second. */
+export const idsOfName = (name: string): readonly [string, string] => [`${name}..0`, `${name}..g`];
+
 const OWNER_DIGITS = 12;
 const OWNER_SUFFIX = /\.\.[0-9a-f]{12}$/;
 

@@ -1,6 +1,8 @@
-/** What every list of the control API has in common: pages, cursors and time windows. */
+/** What the reads of the control API have in common: owners, the sessions that they name, pages, cursors and time windows. */
 import { ServiceError } from "../../base/errors.ts";
-import type { HttpContext } from "../deps.ts";
+import { findSession } from "../../agent/session/session.ts";
+import type { SessionRow } from "../../store/schema/tables.ts";
+import type { HttpContext, HttpDeps } from "../deps.ts";
 
 /** A list as it is sent. */
 export interface ListBody<T> {
@@ -68,6 +70,40 @@ function wrongCursor(): ServiceError {
 /** Returns whose rows the caller reads; without an owner, those of all. */
 export function ownerFilter({ identity }: Pick<HttpContext, "identity">): { readonly owner?: string } {
   return identity.allOwners ? {} : { owner: identity.owner };
+}
+
+/**
+ * Returns the caller's session with this id, or the only one of all owners; undefined when there is none. ServiceError
+ * `session_not_found` for another owner's, and when sessions of several owners have the id.
+ */
+export async function findNamedSession(
+  name: string,
+  { identity: { owner, allOwners } }: Pick<HttpContext, "identity">,
+  { store, agent }: Pick<HttpDeps, "store" | "agent">,
+): Promise<SessionRow | undefined> {
+  if (!allOwners) return findSession(store, { owner, name });
+  const [found, ...others] = await agent.sessions.reads.named(name);
+  if (others.length === 0) return found;
+  const what = `Sessions of several owners have the id ${JSON.stringify(name)}. Send X-Agent-Owner with the name of one owner instead of *.`;
+  throw new ServiceError("session_not_found", what, { param: "X-Agent-Owner" });
+}
+
+/**
+ * Returns the stored id of the session that `session_id` names; undefined when the caller's owner has none. ServiceError
+ * `invalid_request` when it is not one session of all owners: an empty list would hide that.
+ */
+export async function sessionFilter(
+  name: string,
+  ctx: Pick<HttpContext, "identity">,
+  deps: Pick<HttpDeps, "store" | "agent">,
+): Promise<string | undefined> {
+  const session = await findNamedSession(name, ctx, deps).catch((error: unknown) => {
+    if (error instanceof ServiceError && error.code === "session_not_found") return undefined;
+    throw error;
+  });
+  if (session || !ctx.identity.allOwners) return session?.id;
+  const what = `With X-Agent-Owner: *, session_id must be the full id of a session, and no other owner may use that id; ${JSON.stringify(name)} is not. Check the id, or send X-Agent-Owner with the name of its owner.`;
+  throw new ServiceError("invalid_request", what, { param: "session_id" });
 }
 
 /** Throws ServiceError `insufficient_scope` when the key lacks a scope that `param` needs besides the operation's own. */

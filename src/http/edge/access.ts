@@ -73,14 +73,18 @@ export function actAs(identity: Identity, owner: string | null, operation: Opera
       { param },
     );
   }
-  if (owner === "*" && operation.method === "GET" && operation.strict)
-    return { ...identity, allOwners: true };
+  if (owner === "*" && readsAllOwners(operation)) return { ...identity, allOwners: true };
   if (owner !== "*" && OWNER.test(owner)) return { ...identity, owner };
   const what =
     owner === "*"
-      ? `${param}: * works with GET operations of the control API only. Name one owner.`
+      ? `${param}: * works only with GET of runs and of the control API. Name one owner.`
       : `${param} must be the name of one owner: 1 to 64 visible characters.`;
   throw new ServiceError("invalid_request", what, { param });
+}
+
+/** Runs are lenient about unknown query parameters, unlike the rest of the control API. */
+function readsAllOwners({ method, strict, tags }: OperationMeta): boolean {
+  return method === "GET" && (strict === true || tags.includes("Runs"));
 }
 
 const OWNER = /^[^*\p{Cc}]{1,64}$/u;

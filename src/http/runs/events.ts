@@ -6,6 +6,7 @@ import { ServiceError } from "../../base/errors.ts";
 import type { JournalEvent } from "../../store/journal/journal.ts";
 import type { HttpRequest, HttpResponse } from "../edge/contract.ts";
 import type { HttpContext, HttpDeps } from "../deps.ts";
+import { ownerFilter } from "../control/page.ts";
 import { SharedMessage } from "../edge/answer.ts";
 import { showRun, type RunSubscribers } from "./read.ts";
 
@@ -18,7 +19,7 @@ export async function streamRunEvents(
   deps: HttpDeps,
   { subscribers }: { readonly subscribers: RunSubscribers },
 ): Promise<HttpResponse<"streamRunEvents">> {
-  const run = positionOf(await deps.agent.findRun(path.run_id, ctx.identity.owner));
+  const run = positionOf(await deps.agent.findRun(path.run_id, ownerFilter(ctx).owner));
   const after =
     headers["last-event-id"] === undefined
       ? cursor(query.after, run, "after")

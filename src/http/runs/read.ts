@@ -4,8 +4,7 @@ import { whileWaiting, type WaitEnd } from "../edge/answer.ts";
 import type { HttpRequest, HttpResponse } from "../edge/contract.ts";
 import type { HttpContext, HttpDeps } from "../deps.ts";
 import { eventCursor } from "../control/feed.ts";
-import { ownerFilter, timeWindow } from "../control/page.ts";
-import { findSession } from "../../agent/session/session.ts";
+import { ownerFilter, sessionFilter, timeWindow } from "../control/page.ts";
 import { ServiceError } from "../../base/errors.ts";
 import type { Store } from "../../store/store.ts";
 
@@ -15,7 +14,7 @@ export async function getRun(
   deps: HttpDeps,
   { subscribers }: { readonly subscribers: RunSubscribers },
 ): Promise<HttpResponse<"getRun">> {
-  const owner = ctx.identity.owner;
+  const { owner } = ownerFilter(ctx);
   let row = await deps.agent.findRun(path.run_id, owner);
   if (query.wait !== undefined && query.wait > 0 && !isSettled(row)) {
     const release = subscribers.enter(row.id);
@@ -69,8 +68,12 @@ export async function listRuns(
   if (after !== undefined) await checkCursor(deps.store, owner, after);
   const cursor = await eventCursor(deps);
   const page = { ...filterOf(query), ...ownerFilter(ctx), after, count: limit + 1 };
-  const select = () =>
-    session === undefined ? deps.runs.reads.listIds(page) : inSession(deps, session, page);
+  // The session's owner is checked once; only a status filter then reads the rows of its runs.
+  const sessionId = session === undefined ? undefined : await sessionFilter(session, ctx, deps);
+  const select = async (): Promise<readonly string[]> => {
+    if (session === undefined) return deps.runs.reads.listIds(page);
+    return sessionId === undefined ? [] : deps.runs.reads.listIds({ ...page, sessionId });
+  };
   let ids = await select();
   let rows = await deps.runs.reads.byId(ids.slice(0, limit));
   if (await settleAbandoned(rows, deps)) {
@@ -109,20 +112,6 @@ async function settleAbandoned(rows: readonly RunView[], { agent, runs }: HttpDe
   return agent.settle([...new Set(open.map(({ session_id: id }) => id))]);
 }
 
-/** The session's owner is checked once; only a status filter then reads the rows of its runs. */
-async function inSession({ store, runs }: HttpDeps, name: string, page: RunPage): Promise<readonly string[]> {
-  const { owner } = page;
-  if (owner === undefined) {
-    const what = "session_id belongs to one owner: send X-Agent-Owner with its name.";
-    throw new ServiceError("invalid_request", what, { param: "session_id" });
-  }
-  const session = await findSession(store, { owner, name }).catch((error: unknown) => {
-    if (error instanceof ServiceError && error.code === "session_not_found") return undefined;
-    throw error;
-  });
-  return session ? runs.reads.listIds({ ...page, sessionId: session.id }) : [];
-}
-
 async function checkCursor(store: Store, owner: string | undefined, after: string): Promise<void> {
   const run = await store.find("runs", { id: after });
   if (run && (owner === undefined || run.owner === owner)) return;
@@ -135,7 +124,7 @@ export async function getRunTrace(
   { path, query, ctx }: HttpRequest<"getRunTrace", HttpContext>,
   { runs, agent }: HttpDeps,
 ): Promise<HttpResponse<"getRunTrace">> {
-  const run = await agent.findRun(path.run_id, ctx.identity.owner);
+  const run = await agent.findRun(path.run_id, ownerFilter(ctx).owner);
   const hasContent = query.include?.includes("content") ?? false;
   return { status: 200, body: await runs.reads.trace(run, { hasContent }) };
 }

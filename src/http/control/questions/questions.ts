@@ -7,7 +7,7 @@ import {
   type QuestionKind,
   type QuestionReplies,
 } from "../../../agent/question/question.ts";
-import { findSession, nameOfId } from "../../../agent/session/session.ts";
+import { nameOfId } from "../../../agent/session/session.ts";
 import { ServiceError } from "../../../base/errors.ts";
 import { redact } from "../../../base/observe.ts";
 import type { QuestionRow } from "../../../store/schema/tables.ts";
@@ -16,7 +16,7 @@ import { whileWaiting, type WaitEnd } from "../../edge/answer.ts";
 import type { HttpRequest, HttpResponse } from "../../edge/contract.ts";
 import type { RunSubscribers } from "../../runs/read.ts";
 import { eventCursor } from "../feed.ts";
-import { idCursor, listBody, ownerFilter, timeWindow } from "../page.ts";
+import { idCursor, listBody, ownerFilter, sessionFilter, timeWindow } from "../page.ts";
 import { actOnce, replayedHeader } from "../write.ts";
 
 /** GET /v1/questions: the open ones of all runs, or those of other statuses. */
@@ -25,9 +25,10 @@ export async function listQuestions(
   deps: HttpDeps,
 ): Promise<HttpResponse<"listQuestions">> {
   const { limit, status = ["open"], kind, run_id: runId, session_id: session } = query;
-  const { owner } = ctx.identity;
   const after = idCursor(query.after, ID_PREFIX);
-  const sessionId = session === undefined ? undefined : await sessionIdOf(session, owner, deps);
+  // A session that does not exist has no questions.
+  const sessionId =
+    session === undefined ? undefined : ((await sessionFilter(session, ctx, deps)) ?? session);
   const select = () =>
     readQuestions(deps.store, {
       ...ownerFilter(ctx),
@@ -49,15 +50,6 @@ export async function listQuestions(
 }
 
 const ID_PREFIX = "ask_";
-
-/** A session that does not exist has no questions. */
-async function sessionIdOf(name: string, owner: string, { store }: HttpDeps): Promise<string> {
-  const session = await findSession(store, { owner, name }).catch((error: unknown) => {
-    if (error instanceof ServiceError && error.code === "session_not_found") return undefined;
-    throw error;
-  });
-  return session?.id ?? name;
-}
 
 /** Closes the questions of dead processes. Resolves to false if nothing changed. */
 function settle(rows: readonly QuestionRow[], { agent }: HttpDeps): Promise<boolean> {

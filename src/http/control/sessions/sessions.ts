@@ -2,7 +2,6 @@ import type { RunUsage, Session, SessionMessage } from "../../../../generated/ht
 import { formatModel } from "../../../agent/model.ts";
 import type { Message } from "../../../agent/engine.ts";
 import {
-  findSession,
   nameOfId,
   sessionNotFound,
   settingsOf,
@@ -17,7 +16,7 @@ import type { HttpContext, HttpDeps } from "../../deps.ts";
 import type { HttpRequest, HttpResponse } from "../../edge/contract.ts";
 import { eventCursor } from "../feed.ts";
 import { chooseFolder } from "../folder.ts";
-import { listBody, numberCursor, ownerFilter, timeWindow } from "../page.ts";
+import { findNamedSession, listBody, numberCursor, ownerFilter, timeWindow } from "../page.ts";
 import { checkVersion, dryRunHeader, etagOf, isUnchanged } from "../write.ts";
 
 /** GET /v1/sessions: the newest change first. */
@@ -126,16 +125,9 @@ export async function listSessionMessages(
   return { status: 200, headers, body };
 }
 
-/** Returns the session that the caller names. ServiceError `session_not_found`, also for another owner's. */
-export async function sessionOf(
-  name: string,
-  { identity }: HttpContext,
-  deps: HttpDeps,
-): Promise<SessionRow> {
-  const { owner, allOwners } = identity;
-  const row = allOwners
-    ? await deps.store.find("sessions", { id: name })
-    : await findSession(deps.store, { owner, name });
+/** Returns the session that the caller names. ServiceError `session_not_found`, as {@link findNamedSession}. */
+export async function sessionOf(name: string, ctx: HttpContext, deps: HttpDeps): Promise<SessionRow> {
+  const row = await findNamedSession(name, ctx, deps);
   if (!row) throw sessionNotFound(name);
   return deps.agent.sessions.get(row.id, row.owner);
 }
