@@ -13,7 +13,7 @@ import { GroupCommitter } from "./tx/group.ts";
 import type { Journal, JournalEvent, Scope } from "./journal/journal.ts";
 import type { Heard } from "./journal/listen.ts";
 import { createLedger, createOwner, isOwnerDead, retireOwner } from "./leases.ts";
-import { migratePostgres, migrateSqlite, readEpoch } from "./schema/migrate.ts";
+import { migratePostgres, migrateSqlite, readEpoch, readPostgresEpoch } from "./schema/migrate.ts";
 import { createOutbox } from "./outbox/outbox.ts";
 import { ReaderBudget } from "./journal/reader-budget.ts";
 import { openSqlite } from "./sqlite.ts";
@@ -46,7 +46,7 @@ async function openDriver({ url, now }: StoreOptions, onProblem: OnProblem): Pro
     const { openPostgres } = await import("./postgres/postgres.ts");
     return openPostgres({ url, now, onProblem }, async (db, schema) => {
       await migratePostgres(db, schema);
-      return readEpoch(db);
+      return readPostgresEpoch(db);
     });
   }
   return openSqlite({ path: url, now: now ?? Date.now }, migrateSqlite);

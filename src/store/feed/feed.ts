@@ -67,6 +67,9 @@ const MAX_PACKS = 64;
 const COLUMNS = "tx, id, count, owner, created_at, entries";
 const HORIZON = "(pg_snapshot_xmin(pg_current_snapshot())::text)::bigint";
 
+/** PostgreSQL: no transaction with this id or a higher one has ended yet. */
+export const NEXT_TX = "(pg_snapshot_xmax(pg_current_snapshot())::text)::bigint";
+
 /** Key of the position up to which changes were deleted, in the table `metadata`. */
 export const FLOOR_KEY = "changes_floor";
 /** What processes announce to each other after a change. */
@@ -123,10 +126,7 @@ export class Feed {
   /** Returns whether no change can have this position yet. */
   async isFuture(position: FeedPosition): Promise<boolean> {
     if (this.#driver.dialect === "sqlite") return isAfter(position, await this.head());
-    const [row] = await this.#driver.query(
-      "select (pg_snapshot_xmax(pg_current_snapshot())::text)::bigint as tx",
-      [],
-    );
+    const [row] = await this.#driver.query(`select ${NEXT_TX} as tx`, []);
     return position.tx > Number(row?.["tx"]);
   }
 

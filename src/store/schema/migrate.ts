@@ -1,6 +1,7 @@
 /** Migrates a database to the current schema, one process at a time. Touches the machine. */
 import { sql, type Kysely } from "kysely";
 import type { Migration, MigratorProps } from "kysely/migration";
+import { FLOOR_KEY, NEXT_TX } from "../feed/feed.ts";
 import { unavailable } from "../tx/group.ts";
 import { createStatements, type Dialect } from "./define.ts";
 import { BUSY_TIMEOUT_MS, type SqliteFile } from "../sqlite.ts";
@@ -83,8 +84,35 @@ export async function migratePostgres(db: Kysely<Tables>, schema: string): Promi
 
 /** Returns the name of the database, see {@link Store.epoch}. */
 export async function readEpoch(db: Kysely<Tables>): Promise<string> {
-  const epoch = db.selectFrom("metadata").select("value").where("key", "=", "epoch");
-  return (await epoch.executeTakeFirstOrThrow()).value;
+  return (await selectEpoch(db).executeTakeFirstOrThrow()).value;
+}
+
+const selectEpoch = (db: Kysely<Tables>) =>
+  db.selectFrom("metadata").select("value").where("key", "=", "epoch");
+
+/**
+ * As {@link readEpoch}, for PostgreSQL. A dump that was restored into another cluster may have changes of transactions that
+ * this one has yet to begin: readers of the feed would wait for them, and positions would be given out twice. Such a
+ * database gets a new epoch and an empty feed first.
+ */
+export async function readPostgresEpoch(db: Kysely<Tables>): Promise<string> {
+  const isAhead = sql<boolean>`exists (select from changes where tx >= ${sql.raw(NEXT_TX)})`;
+  const found = await selectEpoch(db).select(isAhead.as("is_ahead")).executeTakeFirstOrThrow();
+  if (!found.is_ahead) return found.value;
+  await renewEpoch(db, found.value);
+  return readEpoch(db);
+}
+
+/** Of several processes that found the same epoch, only one renews it: the others find none of this name any more. */
+async function renewEpoch(db: Kysely<Tables>, epoch: string): Promise<void> {
+  await sql`
+    with renewed as (
+      update metadata set value = replace(gen_random_uuid()::text, '-', '')
+      where key = 'epoch' and value = ${epoch} returning key
+    ), emptied as (
+      delete from changes where exists (select from renewed)
+    )
+    delete from metadata where key = ${FLOOR_KEY} and exists (select from renewed)`.execute(db);
 }
 
 function provider(dialect: Dialect) {

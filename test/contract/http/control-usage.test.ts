@@ -1,15 +1,20 @@
 /** What runs use and cost: prices, the usage of a day, and budgets. */
 import assert from "node:assert/strict";
+import { test } from "node:test";
 import type { Run, UsageBucket, UsageResult } from "../../../generated/http/client/types.gen.ts";
 import { addUsage, type Usage, zeroUsage } from "../../../src/agent/usage/usage.ts";
 import type { Engine } from "../../../src/agent/engine.ts";
+import { createModelEngine } from "../../../src/agent/engines/model-engine.ts";
 import type { ModelRef } from "../../../src/agent/model.ts";
+import { createLog } from "../../../src/base/observe.ts";
 import { sweep } from "../../../src/store/retention.ts";
+import { testTool } from "../../harness/agent.ts";
 import { list } from "../../harness/control.ts";
 import { FakeClock } from "../../harness/fake-clock.ts";
-import { startRun } from "../../harness/runs.ts";
+import { startModelServer, type ModelReply } from "../../harness/openai-server.ts";
+import { runEvents, startRun } from "../../harness/runs.ts";
 import { assertError, scenario } from "../../harness/scenario.ts";
-import { KEY, type TestService } from "../../harness/service.ts";
+import { KEY, startTestService, type TestService } from "../../harness/service.ts";
 
 const OPENAI = { name: "openai", type: "openai", models: ["gpt-5.1", "gpt-5-mini"] };
 const UNKNOWN = {
@@ -238,6 +243,55 @@ scenario(
     assert.equal((await service.chat(hi)).status, 200, "the next day has a budget of its own");
   },
 );
+
+/** A model that calls a tool each time it is asked, for 1,000 tokens in and 1,000 out. */
+const callsAgain: ModelReply = {
+  pieces: [
+    { call: { index: 0, id: "call_1", name: "terminal", arguments: '{"command":"ls"}' } },
+    { finish: "tool_calls" },
+    { usage: { prompt_tokens: 1_000, completion_tokens: 1_000, total_tokens: 2_000 } },
+  ],
+};
+
+test("a run that passes the day budget of its key ends before its next model call: budget_exceeded", async () => {
+  await using server = await startModelServer(() => callsAgain);
+  const provider = {
+    name: "corp",
+    type: "openai_compatible",
+    baseUrl: server.baseUrl,
+    models: ["m"],
+    prices: [{ match: "*", input: 1, output: 10 }],
+  } as const;
+  const now = new FakeClock(Date.UTC(2026, 2, 1, 23, 59, 30));
+  const log = createLog("error", () => {});
+  let toolCalls = 0;
+  await using service = await startTestService({
+    engine: createModelEngine({ providers: [provider], clock: now, log }),
+    providers: [provider],
+    tools: [testTool(async () => `ran ${++toolCalls}`)],
+    keys,
+    clock: now,
+  });
+  const { run_id: id } = await startRun(service);
+  const events = [];
+  for await (const event of runEvents(service, id)) events.push(event.event);
+  const ended = (await (await service.request(`/v1/runs/${id}`)).json()) as Run;
+  assert.equal(server.requests.length, 2, "0.011 are spent before the second call, 0.022 of 0.020 after it");
+  assert.equal(toolCalls, 2);
+  assert.equal(events.at(-1), "run.failed");
+  assert.deepEqual([ended.status, ended.error?.code], ["failed", "budget_exceeded"]);
+  assert.match(
+    ended.error?.message ?? "",
+    /^Today's runs of the key "laptop" cost \$0\.022 of \$0\.020 \(day_budget_usd of the key\)\. Continue tomorrow/,
+  );
+  assert.deepEqual([ended.usage?.model_calls, ended.usage?.cost_usd], [2, 0.022]);
+  assert.equal((await onlyUsage(service, "key=laptop")).model_calls, 2);
+  now.tick(30_000);
+  const refused = await service.chat(hi);
+  await assertError(refused, 429, "budget_exceeded");
+  assert.equal(refused.headers.get("retry-after"), "86400");
+  assert.equal(server.requests.length, 4, "a request that spent the budget of the next day is refused alike");
+});
 
 scenario(
   "getUsage",

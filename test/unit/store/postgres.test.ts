@@ -4,8 +4,10 @@ import { sql } from "kysely";
 import postgres from "postgres";
 import type { JournalEvent } from "../../../src/store/journal/journal.ts";
 import { openStore } from "../../../src/store/open.ts";
+import { FLOOR_KEY } from "../../../src/store/feed/feed.ts";
 import type { Store } from "../../../src/store/store.ts";
 import { startDatabaseProxy } from "../../harness/database-proxy.ts";
+import { storedChanges } from "../../harness/changes.ts";
 import { createTestDatabase, openTestStore, testDialect } from "../../harness/store.ts";
 import { deltas, seed, sessionRow } from "./rows.ts";
 
@@ -40,7 +42,7 @@ async function openNamed(t: Parameters<typeof openTestStore>[0]) {
     stores.push(store);
     return store;
   };
-  return { store: await open(), other: await open(), url, problems };
+  return { store: await open(), other: await open(), open, url, problems };
 }
 
 test(
@@ -219,6 +221,126 @@ test(
       await other.close();
       await database.drop();
     }
+  },
+);
+
+/** What a dump of a server brings along that has made many more transactions than this one. */
+async function addForeignChanges({ write }: Store): Promise<void> {
+  const far = 900_000_000_000_000;
+  const rest = { count: 1, owner: "ann", created_at: 1, entries: '[["job.updated","foreign",{},null]]' };
+  await write(async (tx) => {
+    await tx.insert(
+      "changes",
+      [1, 2].map((n) => ({ tx: far + n, id: 1, ...rest })),
+    );
+    await tx.insert("metadata", [{ key: FLOOR_KEY, value: JSON.stringify({ tx: far, id: 1 }) }]);
+  });
+}
+
+const recordJob = (store: Store, ref: string) =>
+  store.write((tx) => tx.record({ type: "job.updated", ref, owner: "ann", data: {} }));
+
+/** Returns the ids that the next changes name. */
+async function nextRefs({ feed }: Store, count: number): Promise<readonly string[]> {
+  const refs: string[] = [];
+  const stop = new AbortController();
+  // The timers of the feed do not keep a process alive; in a service, its listener does.
+  const alive = setInterval(() => {}, 60_000);
+  for await (const { rows } of feed.follow({ tx: 0, id: 0 }, { signal: stop.signal, idle: () => () => {} })) {
+    refs.push(...rows.map(({ ref }) => ref));
+    if (refs.length >= count) stop.abort();
+  }
+  clearInterval(alive);
+  return refs;
+}
+
+test(
+  "a dump of a server with more transactions begins a new epoch, with an empty feed that works from then on",
+  only,
+  async (t) => {
+    const { store, openAnother } = await openTestStore(t);
+    await recordJob(store, "before");
+    await addForeignChanges(store);
+    const restored = await openAnother();
+    assert.notEqual(restored.epoch, store.epoch);
+    assert.match(restored.epoch, /^[0-9a-f]{32}$/);
+    assert.deepEqual(await storedChanges(restored), []);
+    assert.deepEqual(await restored.feed.floor(), { tx: 0, id: 0 });
+    await recordJob(restored, "after");
+    assert.deepEqual(await nextRefs(restored, 1), ["after"]);
+    assert.equal((await openAnother()).epoch, restored.epoch);
+    assert.deepEqual(await nextRefs(restored, 1), ["after"]);
+  },
+);
+
+test(
+  "a start keeps the epoch and every change while others write beside an older transaction",
+  only,
+  async (t) => {
+    const { store, openAnother, url } = await openTestStore(t);
+    const older = postgres(url.split("?")[0] ?? "", { max: 1 });
+    t.after(() => older.end());
+    await older.unsafe("begin; select pg_current_xact_id()");
+    const floor = { tx: 1, id: 1 };
+    await store.write((tx) => tx.insert("metadata", [{ key: FLOOR_KEY, value: JSON.stringify(floor) }]));
+    let isDone = false;
+    const written: string[] = [];
+    const writing = (async () => {
+      while (!isDone) {
+        const refs = Array.from({ length: 8 }, (_, n) => `${written.length + n}`);
+        written.push(...refs);
+        await Promise.all(refs.map((ref) => recordJob(store, ref)));
+      }
+    })();
+    const epochs = new Set<string>();
+    for (let n = 0; n < 10; n++) {
+      await recordJob(store, `before ${n}`);
+      written.push(`before ${n}`);
+      const other = await openAnother();
+      epochs.add(other.epoch);
+      await other.close();
+    }
+    isDone = true;
+    await writing;
+    assert.deepEqual([...epochs], [store.epoch]);
+    assert.deepEqual((await storedChanges(store)).map(({ ref }) => ref).toSorted(), written.toSorted());
+    assert.deepEqual(await store.feed.floor(), floor);
+  },
+);
+
+test(
+  "of processes that start together on a restored dump one renews the epoch, and no change of the others is lost",
+  only,
+  async (t) => {
+    const { store, url, open } = await openNamed(t);
+    const schema = new URLSearchParams(url.split("?")[1]).get("schema") ?? "";
+    await addForeignChanges(store);
+    const [server = ""] = url.split("?");
+    const admin = postgres(server, { max: 2, onnotice: () => {} });
+    t.after(() => admin.end());
+    const waiting = async () =>
+      (
+        await admin`select 1 from pg_stat_activity
+          where application_name = ${`agentd-${schema}`} and wait_event_type = 'Lock'`
+      ).length;
+    const starts: Promise<string>[] = [];
+    await admin.begin(async (lock) => {
+      await lock`select 1 from ${lock(schema)}.metadata where key = 'epoch' for update`;
+      for (let n = 0; n < 4; n++) {
+        starts.push(
+          open().then(async (started) => {
+            await recordJob(started, String(n));
+            return started.epoch;
+          }),
+        );
+      }
+      while ((await waiting()) < starts.length);
+    });
+    const epochs = new Set(await Promise.all(starts));
+    assert.equal(epochs.size, 1);
+    assert.ok(!epochs.has(store.epoch));
+    const refs = (await storedChanges(store)).map(({ ref }) => ref);
+    assert.deepEqual(refs.toSorted(), ["0", "1", "2", "3"]);
   },
 );
 
