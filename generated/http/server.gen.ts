@@ -194,7 +194,7 @@ export interface Operations {
   };
   /** Stop a run */
   stopRun: {
-    request: { readonly path: NonNullable<T.StopRunData["path"]>; readonly headers: LowercaseKeys<NonNullable<T.StopRunData["headers"]>>; readonly body?: NonNullable<T.StopRunData["body"]> };
+    request: { readonly path: NonNullable<T.StopRunData["path"]>; readonly headers: LowercaseKeys<NonNullable<T.StopRunData["headers"]>>; readonly body: NonNullable<T.StopRunData["body"]> };
     response:
       | { readonly status: 200; readonly body: T.StopRunResponses[200] }
       | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.StopRunErrors[400] }
@@ -426,7 +426,7 @@ export interface Operations {
   };
   /** Pause a scheduled job */
   pauseJob: {
-    request: { readonly path: NonNullable<T.PauseJobData["path"]>; readonly headers: LowercaseKeys<NonNullable<T.PauseJobData["headers"]>>; readonly body?: NonNullable<T.PauseJobData["body"]> };
+    request: { readonly path: NonNullable<T.PauseJobData["path"]>; readonly headers: LowercaseKeys<NonNullable<T.PauseJobData["headers"]>>; readonly body: NonNullable<T.PauseJobData["body"]> };
     response:
       | { readonly status: 200; readonly headers?: { readonly etag?: string; readonly "idempotency-replayed"?: string }; readonly body: T.PauseJobResponses[200] }
       | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.PauseJobErrors[400] }
@@ -443,7 +443,7 @@ export interface Operations {
   };
   /** Resume a scheduled job */
   resumeJob: {
-    request: { readonly path: NonNullable<T.ResumeJobData["path"]>; readonly headers: LowercaseKeys<NonNullable<T.ResumeJobData["headers"]>>; readonly body?: NonNullable<T.ResumeJobData["body"]> };
+    request: { readonly path: NonNullable<T.ResumeJobData["path"]>; readonly headers: LowercaseKeys<NonNullable<T.ResumeJobData["headers"]>>; readonly body: NonNullable<T.ResumeJobData["body"]> };
     response:
       | { readonly status: 200; readonly headers?: { readonly etag?: string; readonly "idempotency-replayed"?: string }; readonly body: T.ResumeJobResponses[200] }
       | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ResumeJobErrors[400] }
@@ -621,7 +621,7 @@ export interface Operations {
   };
   /** Retry a message */
   retryMessage: {
-    request: { readonly path: NonNullable<T.RetryMessageData["path"]>; readonly headers: LowercaseKeys<NonNullable<T.RetryMessageData["headers"]>>; readonly body?: NonNullable<T.RetryMessageData["body"]> };
+    request: { readonly path: NonNullable<T.RetryMessageData["path"]>; readonly headers: LowercaseKeys<NonNullable<T.RetryMessageData["headers"]>>; readonly body: NonNullable<T.RetryMessageData["body"]> };
     response:
       | { readonly status: 200; readonly headers?: { readonly "idempotency-replayed"?: string }; readonly body: T.RetryMessageResponses[200] }
       | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.RetryMessageErrors[400] }
@@ -694,7 +694,7 @@ export interface Operations {
   };
   /** Find model servers on this machine */
   detectProviders: {
-    request: { readonly headers: LowercaseKeys<NonNullable<T.DetectProvidersData["headers"]>>; readonly body?: NonNullable<T.DetectProvidersData["body"]> };
+    request: { readonly headers: LowercaseKeys<NonNullable<T.DetectProvidersData["headers"]>>; readonly body: NonNullable<T.DetectProvidersData["body"]> };
     response:
       | { readonly status: 200; readonly headers?: { readonly "idempotency-replayed"?: string }; readonly body: T.DetectProvidersResponses[200] }
       | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.DetectProvidersErrors[400] }
@@ -709,7 +709,7 @@ export interface Operations {
   };
   /** Test a model */
   testModel: {
-    request: { readonly headers: LowercaseKeys<NonNullable<T.TestModelData["headers"]>>; readonly body?: NonNullable<T.TestModelData["body"]> };
+    request: { readonly headers: LowercaseKeys<NonNullable<T.TestModelData["headers"]>>; readonly body: NonNullable<T.TestModelData["body"]> };
     response:
       | { readonly status: 200; readonly headers?: { readonly "idempotency-replayed"?: string }; readonly body: T.TestModelResponses[200] }
       | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.TestModelErrors[400] }
@@ -779,7 +779,7 @@ export interface Operations {
   };
   /** Reconnect the MCP servers */
   reloadMcp: {
-    request: { readonly headers: LowercaseKeys<NonNullable<T.ReloadMcpData["headers"]>>; readonly body?: NonNullable<T.ReloadMcpData["body"]> };
+    request: { readonly headers: LowercaseKeys<NonNullable<T.ReloadMcpData["headers"]>>; readonly body: NonNullable<T.ReloadMcpData["body"]> };
     response:
       | { readonly status: 200; readonly headers?: { readonly "idempotency-replayed"?: string }; readonly body: T.ReloadMcpResponses[200] }
       | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ReloadMcpErrors[400] }
@@ -817,7 +817,7 @@ export interface Operations {
   };
   /** Send a test message */
   testPlatform: {
-    request: { readonly path: NonNullable<T.TestPlatformData["path"]>; readonly headers: LowercaseKeys<NonNullable<T.TestPlatformData["headers"]>>; readonly body?: NonNullable<T.TestPlatformData["body"]> };
+    request: { readonly path: NonNullable<T.TestPlatformData["path"]>; readonly headers: LowercaseKeys<NonNullable<T.TestPlatformData["headers"]>>; readonly body: NonNullable<T.TestPlatformData["body"]> };
     response:
       | { readonly status: 200; readonly headers?: { readonly "idempotency-replayed"?: string }; readonly body: T.TestPlatformResponses[200] }
       | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.TestPlatformErrors[400] }
@@ -2665,7 +2665,7 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
         },
       },
     },
-    body: { required: true, schema: { $ref: "#/components/schemas/CreateSessionBody" } },
+    body: { required: false, schema: { $ref: "#/components/schemas/CreateSessionBody" } },
     responses: {
       "201": {
         json: { $ref: "#/components/schemas/Session" },
@@ -6169,7 +6169,7 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
         },
       },
     },
-    body: { required: true, schema: { $ref: "#/components/schemas/RotateKeyBody" } },
+    body: { required: false, schema: { $ref: "#/components/schemas/RotateKeyBody" } },
     responses: {
       "200": {
         json: { $ref: "#/components/schemas/ApiKey" },
@@ -6251,7 +6251,7 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
         },
       },
     },
-    body: { required: true, schema: { $ref: "#/components/schemas/ForkSessionBody" } },
+    body: { required: false, schema: { $ref: "#/components/schemas/ForkSessionBody" } },
     responses: {
       "201": {
         json: { $ref: "#/components/schemas/Session" },
@@ -6327,7 +6327,7 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
         },
       },
     },
-    body: { required: true, schema: { $ref: "#/components/schemas/CompressSessionBody" } },
+    body: { required: false, schema: { $ref: "#/components/schemas/CompressSessionBody" } },
     responses: {
       "202": {
         json: { $ref: "#/components/schemas/RunAccepted" },
@@ -6412,7 +6412,7 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
         },
       },
     },
-    body: { required: true, schema: { $ref: "#/components/schemas/UndoSessionBody" } },
+    body: { required: false, schema: { $ref: "#/components/schemas/UndoSessionBody" } },
     responses: {
       "200": {
         json: { $ref: "#/components/schemas/SessionUndone" },
@@ -6775,7 +6775,7 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
     security: [{ bearerAuth: [] }],
     scope: "admin",
     strict: true,
-    body: { required: true, schema: { $ref: "#/components/schemas/DrainBody" } },
+    body: { required: false, schema: { $ref: "#/components/schemas/DrainBody" } },
     responses: {
       "202": { json: { $ref: "#/components/schemas/ServiceState" }, headers: ["x-request-id", "traceparent"] },
       "400": {
@@ -6828,7 +6828,7 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
         properties: { "idempotency-key": { type: "string", minLength: 1, maxLength: 255, pattern: "^[\\x21-\\x7e]+$" } },
       },
     },
-    body: { required: true, schema: { $ref: "#/components/schemas/ReloadBody" } },
+    body: { required: false, schema: { $ref: "#/components/schemas/ReloadBody" } },
     responses: {
       "200": {
         json: { $ref: "#/components/schemas/ServiceReload" },
@@ -6910,7 +6910,7 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
     security: [{ bearerAuth: [] }],
     scope: "admin",
     strict: true,
-    body: { required: true, schema: { $ref: "#/components/schemas/BackupBody" } },
+    body: { required: false, schema: { $ref: "#/components/schemas/BackupBody" } },
     responses: {
       "200": { raw: "application/gzip", headers: ["x-request-id", "traceparent", "content-disposition"] },
       "400": {
@@ -7362,7 +7362,7 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
         },
       },
     },
-    body: { required: true, schema: { $ref: "#/components/schemas/RotateRouteSecretBody" } },
+    body: { required: false, schema: { $ref: "#/components/schemas/RotateRouteSecretBody" } },
     responses: {
       "200": {
         json: { $ref: "#/components/schemas/RotatedRouteSecret" },
@@ -7436,7 +7436,7 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
         properties: { "x-agent-owner": { type: "string", minLength: 1, maxLength: 64 } },
       },
     },
-    body: { required: true, schema: { $ref: "#/components/schemas/TestRouteBody" } },
+    body: { required: false, schema: { $ref: "#/components/schemas/TestRouteBody" } },
     responses: {
       "200": { json: { $ref: "#/components/schemas/WebhookResult" }, headers: ["x-request-id", "traceparent"] },
       "400": {
@@ -7712,7 +7712,7 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
         },
       },
     },
-    body: { required: true, schema: { $ref: "#/components/schemas/ReplayDeliveryBody" } },
+    body: { required: false, schema: { $ref: "#/components/schemas/ReplayDeliveryBody" } },
     responses: {
       "200": {
         json: { $ref: "#/components/schemas/WebhookResult" },
@@ -7975,7 +7975,7 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
     tags: ["Console"],
     security: [{ bearerAuth: [] }],
     strict: true,
-    body: { required: true, schema: { $ref: "#/components/schemas/ConsoleCodeBody" } },
+    body: { required: false, schema: { $ref: "#/components/schemas/ConsoleCodeBody" } },
     responses: {
       "201": { json: { $ref: "#/components/schemas/ConsoleCode" }, headers: ["x-request-id", "traceparent"] },
       "400": {

@@ -1550,7 +1550,7 @@ td:empty{display:none}
 </section>
 <section id="operation-create-session-request-body">
 <h4><a href="#operation-create-session-request-body">Request body</a></h4>
-<p><code>application/json</code>, required: <a href="#schema-create-session-body">CreateSessionBody</a>.</p>
+<p><code>application/json</code>, optional: <a href="#schema-create-session-body">CreateSessionBody</a>.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
@@ -1803,7 +1803,7 @@ td:empty{display:none}
 </section>
 <section id="operation-fork-session-request-body">
 <h4><a href="#operation-fork-session-request-body">Request body</a></h4>
-<p><code>application/json</code>, required: <a href="#schema-fork-session-body">ForkSessionBody</a>.</p>
+<p><code>application/json</code>, optional: <a href="#schema-fork-session-body">ForkSessionBody</a>.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
@@ -1854,7 +1854,7 @@ td:empty{display:none}
 </section>
 <section id="operation-compress-session-request-body">
 <h4><a href="#operation-compress-session-request-body">Request body</a></h4>
-<p><code>application/json</code>, required: <a href="#schema-compress-session-body">CompressSessionBody</a>.</p>
+<p><code>application/json</code>, optional: <a href="#schema-compress-session-body">CompressSessionBody</a>.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
@@ -1904,7 +1904,7 @@ td:empty{display:none}
 </section>
 <section id="operation-undo-session-request-body">
 <h4><a href="#operation-undo-session-request-body">Request body</a></h4>
-<p><code>application/json</code>, required: <a href="#schema-undo-session-body">UndoSessionBody</a>.</p>
+<p><code>application/json</code>, optional: <a href="#schema-undo-session-body">UndoSessionBody</a>.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
@@ -3689,7 +3689,7 @@ td:empty{display:none}
 </section>
 <section id="operation-rotate-route-secret-request-body">
 <h4><a href="#operation-rotate-route-secret-request-body">Request body</a></h4>
-<p><code>application/json</code>, required: <a href="#schema-rotate-route-secret-body">RotateRouteSecretBody</a>.</p>
+<p><code>application/json</code>, optional: <a href="#schema-rotate-route-secret-body">RotateRouteSecretBody</a>.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
@@ -3740,7 +3740,7 @@ td:empty{display:none}
 </section>
 <section id="operation-test-route-request-body">
 <h4><a href="#operation-test-route-request-body">Request body</a></h4>
-<p><code>application/json</code>, required: <a href="#schema-test-route-body">TestRouteBody</a>.</p>
+<p><code>application/json</code>, optional: <a href="#schema-test-route-body">TestRouteBody</a>.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
@@ -3926,7 +3926,7 @@ td:empty{display:none}
 </section>
 <section id="operation-replay-delivery-request-body">
 <h4><a href="#operation-replay-delivery-request-body">Request body</a></h4>
-<p><code>application/json</code>, required: <a href="#schema-replay-delivery-body">ReplayDeliveryBody</a>.</p>
+<p><code>application/json</code>, optional: <a href="#schema-replay-delivery-body">ReplayDeliveryBody</a>.</p>
 <p>Empty except in a dry run.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
@@ -4421,7 +4421,7 @@ td:empty{display:none}
 </section>
 <section id="operation-rotate-key-request-body">
 <h4><a href="#operation-rotate-key-request-body">Request body</a></h4>
-<p><code>application/json</code>, required: <a href="#schema-rotate-key-body">RotateKeyBody</a>.</p>
+<p><code>application/json</code>, optional: <a href="#schema-rotate-key-body">RotateKeyBody</a>.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
@@ -4521,7 +4521,7 @@ td:empty{display:none}
 <p>Operation <code>drainService</code>. Needs a key with the scope <code>admin</code>.</p>
 <section id="operation-drain-service-request-body">
 <h4><a href="#operation-drain-service-request-body">Request body</a></h4>
-<p><code>application/json</code>, required: <a href="#schema-drain-body">DrainBody</a>.</p>
+<p><code>application/json</code>, optional: <a href="#schema-drain-body">DrainBody</a>.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
@@ -4569,7 +4569,7 @@ td:empty{display:none}
 </section>
 <section id="operation-reload-service-request-body">
 <h4><a href="#operation-reload-service-request-body">Request body</a></h4>
-<p><code>application/json</code>, required: <a href="#schema-reload-body">ReloadBody</a>.</p>
+<p><code>application/json</code>, optional: <a href="#schema-reload-body">ReloadBody</a>.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
@@ -4634,7 +4634,7 @@ td:empty{display:none}
 <p>Operation <code>createBackup</code>. Needs a key with the scope <code>admin</code>.</p>
 <section id="operation-create-backup-request-body">
 <h4><a href="#operation-create-backup-request-body">Request body</a></h4>
-<p><code>application/json</code>, required: <a href="#schema-backup-body">BackupBody</a>.</p>
+<p><code>application/json</code>, optional: <a href="#schema-backup-body">BackupBody</a>.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
@@ -5398,7 +5398,7 @@ td:empty{display:none}
 <p>Operation <code>createConsoleCode</code>. Needs a key.</p>
 <section id="operation-create-console-code-request-body">
 <h4><a href="#operation-create-console-code-request-body">Request body</a></h4>
-<p><code>application/json</code>, required: <a href="#schema-console-code-body">ConsoleCodeBody</a>.</p>
+<p><code>application/json</code>, optional: <a href="#schema-console-code-body">ConsoleCodeBody</a>.</p>
 <p>Which code to create, and for which key.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>

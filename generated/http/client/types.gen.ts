@@ -8092,7 +8092,7 @@ export type ListSessionsResponses = {
 export type ListSessionsResponse = ListSessionsResponses[keyof ListSessionsResponses];
 
 export type CreateSessionData = {
-    body: CreateSessionBody;
+    body?: CreateSessionBody;
     headers?: {
         /**
          * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
@@ -11816,7 +11816,7 @@ export type UpdateKeyResponses = {
 export type UpdateKeyResponse = UpdateKeyResponses[keyof UpdateKeyResponses];
 
 export type RotateKeyData = {
-    body: RotateKeyBody;
+    body?: RotateKeyBody;
     headers?: {
         /**
          * Changes only the version with this ETag.
@@ -11893,7 +11893,7 @@ export type RotateKeyResponses = {
 export type RotateKeyResponse = RotateKeyResponses[keyof RotateKeyResponses];
 
 export type ForkSessionData = {
-    body: ForkSessionBody;
+    body?: ForkSessionBody;
     headers?: {
         /**
          * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
@@ -11971,7 +11971,7 @@ export type ForkSessionResponses = {
 export type ForkSessionResponse = ForkSessionResponses[keyof ForkSessionResponses];
 
 export type CompressSessionData = {
-    body: CompressSessionBody;
+    body?: CompressSessionBody;
     headers?: {
         /**
          * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
@@ -12044,7 +12044,7 @@ export type CompressSessionResponses = {
 export type CompressSessionResponse = CompressSessionResponses[keyof CompressSessionResponses];
 
 export type UndoSessionData = {
-    body: UndoSessionBody;
+    body?: UndoSessionBody;
     headers?: {
         /**
          * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
@@ -12431,7 +12431,7 @@ export type ListLogsResponses = {
 export type ListLogsResponse = ListLogsResponses[keyof ListLogsResponses];
 
 export type DrainServiceData = {
-    body: DrainBody;
+    body?: DrainBody;
     path?: never;
     query?: never;
     url: '/v1/service/drain';
@@ -12484,7 +12484,7 @@ export type DrainServiceResponses = {
 export type DrainServiceResponse = DrainServiceResponses[keyof DrainServiceResponses];
 
 export type ReloadServiceData = {
-    body: ReloadBody;
+    body?: ReloadBody;
     headers?: {
         /**
          * 1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or joins the first request while it is in progress. The same key with a different request returns 409.
@@ -12588,7 +12588,7 @@ export type GetDoctorResponses = {
 export type GetDoctorResponse = GetDoctorResponses[keyof GetDoctorResponses];
 
 export type CreateBackupData = {
-    body: BackupBody;
+    body?: BackupBody;
     path?: never;
     query?: never;
     url: '/v1/backup';
@@ -13042,7 +13042,7 @@ export type UpdateRouteResponses = {
 export type UpdateRouteResponse = UpdateRouteResponses[keyof UpdateRouteResponses];
 
 export type RotateRouteSecretData = {
-    body: RotateRouteSecretBody;
+    body?: RotateRouteSecretBody;
     headers?: {
         /**
          * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
@@ -13123,7 +13123,7 @@ export type RotateRouteSecretResponses = {
 export type RotateRouteSecretResponse = RotateRouteSecretResponses[keyof RotateRouteSecretResponses];
 
 export type TestRouteData = {
-    body: TestRouteBody;
+    body?: TestRouteBody;
     headers?: {
         /**
          * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
@@ -13399,7 +13399,7 @@ export type GetDeliveryResponses = {
 export type GetDeliveryResponse = GetDeliveryResponses[keyof GetDeliveryResponses];
 
 export type ReplayDeliveryData = {
-    body: ReplayDeliveryBody;
+    body?: ReplayDeliveryBody;
     headers?: {
         /**
          * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
@@ -13752,7 +13752,7 @@ export type CreateSocketTicketResponses = {
 export type CreateSocketTicketResponse = CreateSocketTicketResponses[keyof CreateSocketTicketResponses];
 
 export type CreateConsoleCodeData = {
-    body: ConsoleCodeBody;
+    body?: ConsoleCodeBody;
     path?: never;
     query?: never;
     url: '/api/console/codes';

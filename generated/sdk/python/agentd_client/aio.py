@@ -824,7 +824,7 @@ class AsyncAgentClient(AsyncBase):
 
     async def create_session(
         self,
-        body: types.CreateSessionBody,
+        body: types.CreateSessionBody | None = None,
         *,
         dry_run: bool | None = None,
         agent_owner: str | None = None,
@@ -854,7 +854,7 @@ class AsyncAgentClient(AsyncBase):
             "/v1/sessions",
             query={"dry_run": dry_run},
             headers={"x-agent-owner": agent_owner, "idempotency-key": idempotency_key},
-            body=body,
+            body=ABSENT if body is None else body,
             extra_headers=extra_headers,
             response=response,
             timeout=timeout,
@@ -2882,7 +2882,7 @@ class AsyncAgentClient(AsyncBase):
     async def rotate_key(
         self,
         key_id: str,
-        body: types.RotateKeyBody,
+        body: types.RotateKeyBody | None = None,
         *,
         if_match: str | None = None,
         idempotency_key: str | None = None,
@@ -2907,7 +2907,7 @@ class AsyncAgentClient(AsyncBase):
             "POST",
             f"/v1/keys/{segment(key_id)}/rotate",
             headers={"if-match": if_match, "idempotency-key": idempotency_key},
-            body=body,
+            body=ABSENT if body is None else body,
             extra_headers=extra_headers,
             response=response,
             timeout=timeout,
@@ -2917,7 +2917,7 @@ class AsyncAgentClient(AsyncBase):
     async def fork_session(
         self,
         session_id: str,
-        body: types.ForkSessionBody,
+        body: types.ForkSessionBody | None = None,
         *,
         dry_run: bool | None = None,
         agent_owner: str | None = None,
@@ -2948,7 +2948,7 @@ class AsyncAgentClient(AsyncBase):
             f"/v1/sessions/{segment(session_id)}/fork",
             query={"dry_run": dry_run},
             headers={"x-agent-owner": agent_owner, "idempotency-key": idempotency_key},
-            body=body,
+            body=ABSENT if body is None else body,
             extra_headers=extra_headers,
             response=response,
             timeout=timeout,
@@ -2958,7 +2958,7 @@ class AsyncAgentClient(AsyncBase):
     async def compress_session(
         self,
         session_id: str,
-        body: types.CompressSessionBody,
+        body: types.CompressSessionBody | None = None,
         *,
         agent_owner: str | None = None,
         idempotency_key: str | None = None,
@@ -2985,7 +2985,7 @@ class AsyncAgentClient(AsyncBase):
             "POST",
             f"/v1/sessions/{segment(session_id)}/compress",
             headers={"x-agent-owner": agent_owner, "idempotency-key": idempotency_key},
-            body=body,
+            body=ABSENT if body is None else body,
             extra_headers=extra_headers,
             response=response,
             timeout=timeout,
@@ -2995,7 +2995,7 @@ class AsyncAgentClient(AsyncBase):
     async def undo_session(
         self,
         session_id: str,
-        body: types.UndoSessionBody,
+        body: types.UndoSessionBody | None = None,
         *,
         agent_owner: str | None = None,
         idempotency_key: str | None = None,
@@ -3021,7 +3021,7 @@ class AsyncAgentClient(AsyncBase):
             "POST",
             f"/v1/sessions/{segment(session_id)}/undo",
             headers={"x-agent-owner": agent_owner, "idempotency-key": idempotency_key},
-            body=body,
+            body=ABSENT if body is None else body,
             extra_headers=extra_headers,
             response=response,
             timeout=timeout,
@@ -3271,7 +3271,7 @@ class AsyncAgentClient(AsyncBase):
 
     async def drain_service(
         self,
-        body: types.DrainBody,
+        body: types.DrainBody | None = None,
         *,
         extra_headers: Mapping[str, str] | None = None,
         response: ResponseInfo | None = None,
@@ -3288,7 +3288,7 @@ class AsyncAgentClient(AsyncBase):
         request = Request(
             "POST",
             "/v1/service/drain",
-            body=body,
+            body=ABSENT if body is None else body,
             extra_headers=extra_headers,
             response=response,
             timeout=timeout,
@@ -3297,7 +3297,7 @@ class AsyncAgentClient(AsyncBase):
 
     async def reload_service(
         self,
-        body: types.ReloadBody,
+        body: types.ReloadBody | None = None,
         *,
         idempotency_key: str | None = None,
         extra_headers: Mapping[str, str] | None = None,
@@ -3320,7 +3320,7 @@ class AsyncAgentClient(AsyncBase):
             "POST",
             "/v1/service/reload",
             headers={"idempotency-key": idempotency_key},
-            body=body,
+            body=ABSENT if body is None else body,
             extra_headers=extra_headers,
             response=response,
             timeout=timeout,
@@ -3351,7 +3351,7 @@ class AsyncAgentClient(AsyncBase):
 
     async def create_backup(
         self,
-        body: types.BackupBody,
+        body: types.BackupBody | None = None,
         *,
         extra_headers: Mapping[str, str] | None = None,
         response: ResponseInfo | None = None,
@@ -3370,7 +3370,7 @@ class AsyncAgentClient(AsyncBase):
             "POST",
             "/v1/backup",
             accept="application/gzip",
-            body=body,
+            body=ABSENT if body is None else body,
             extra_headers=extra_headers,
             response=response,
             timeout=timeout,
@@ -3593,7 +3593,7 @@ class AsyncAgentClient(AsyncBase):
     async def rotate_route_secret(
         self,
         route_name: str,
-        body: types.RotateRouteSecretBody,
+        body: types.RotateRouteSecretBody | None = None,
         *,
         agent_owner: str | None = None,
         if_match: str | None = None,
@@ -3621,7 +3621,7 @@ class AsyncAgentClient(AsyncBase):
             "POST",
             f"/v1/webhooks/routes/{segment(route_name)}/rotate-secret",
             headers={"x-agent-owner": agent_owner, "if-match": if_match, "idempotency-key": idempotency_key},
-            body=body,
+            body=ABSENT if body is None else body,
             extra_headers=extra_headers,
             response=response,
             timeout=timeout,
@@ -3631,7 +3631,7 @@ class AsyncAgentClient(AsyncBase):
     async def test_route(
         self,
         route_name: str,
-        body: types.TestRouteBody,
+        body: types.TestRouteBody | None = None,
         *,
         agent_owner: str | None = None,
         extra_headers: Mapping[str, str] | None = None,
@@ -3653,7 +3653,7 @@ class AsyncAgentClient(AsyncBase):
             "POST",
             f"/v1/webhooks/routes/{segment(route_name)}/test",
             headers={"x-agent-owner": agent_owner},
-            body=body,
+            body=ABSENT if body is None else body,
             extra_headers=extra_headers,
             response=response,
             timeout=timeout,
@@ -3789,7 +3789,7 @@ class AsyncAgentClient(AsyncBase):
     async def replay_delivery(
         self,
         delivery_id: str,
-        body: types.ReplayDeliveryBody,
+        body: types.ReplayDeliveryBody | None = None,
         *,
         dry_run: bool | None = None,
         agent_owner: str | None = None,
@@ -3819,7 +3819,7 @@ class AsyncAgentClient(AsyncBase):
             f"/v1/webhooks/deliveries/{segment(delivery_id)}/replay",
             query={"dry_run": dry_run},
             headers={"x-agent-owner": agent_owner, "idempotency-key": idempotency_key},
-            body=body,
+            body=ABSENT if body is None else body,
             extra_headers=extra_headers,
             response=response,
             timeout=timeout,
@@ -4050,7 +4050,7 @@ class AsyncAgentClient(AsyncBase):
 
     async def create_console_code(
         self,
-        body: types.ConsoleCodeBody,
+        body: types.ConsoleCodeBody | None = None,
         *,
         extra_headers: Mapping[str, str] | None = None,
         response: ResponseInfo | None = None,
@@ -4067,7 +4067,7 @@ class AsyncAgentClient(AsyncBase):
         request = Request(
             "POST",
             "/api/console/codes",
-            body=body,
+            body=ABSENT if body is None else body,
             extra_headers=extra_headers,
             response=response,
             timeout=timeout,
