@@ -1104,13 +1104,14 @@ export interface Operations {
   };
   /** Drain this server */
   drainService: {
-    request: { readonly body: NonNullable<T.DrainServiceData["body"]> };
+    request: { readonly headers: LowercaseKeys<NonNullable<T.DrainServiceData["headers"]>>; readonly body: NonNullable<T.DrainServiceData["body"]> };
     response:
-      | { readonly status: 202; readonly body: T.DrainServiceResponses[202] }
+      | { readonly status: 202; readonly headers?: { readonly "idempotency-replayed"?: string }; readonly body: T.DrainServiceResponses[202] }
       | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.DrainServiceErrors[400] }
       | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.DrainServiceErrors[401] }
       | { readonly status: 403; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.DrainServiceErrors[403] }
       | { readonly status: 408; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.DrainServiceErrors[408] }
+      | { readonly status: 409; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.DrainServiceErrors[409] }
       | { readonly status: 413; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.DrainServiceErrors[413] }
       | { readonly status: 415; readonly headers?: { readonly "accept-encoding"?: string }; readonly body: T.DrainServiceErrors[415] }
       | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.DrainServiceErrors[429] }
@@ -1261,15 +1262,17 @@ export interface Operations {
   testRoute: {
     request: { readonly path: NonNullable<T.TestRouteData["path"]>; readonly headers: LowercaseKeys<NonNullable<T.TestRouteData["headers"]>>; readonly body: NonNullable<T.TestRouteData["body"]> };
     response:
-      | { readonly status: 200; readonly body: T.TestRouteResponses[200] }
+      | { readonly status: 200; readonly headers?: { readonly "idempotency-replayed"?: string }; readonly body: T.TestRouteResponses[200] }
       | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.TestRouteErrors[400] }
       | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.TestRouteErrors[401] }
       | { readonly status: 403; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.TestRouteErrors[403] }
       | { readonly status: 404; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.TestRouteErrors[404] }
       | { readonly status: 408; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.TestRouteErrors[408] }
+      | { readonly status: 409; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.TestRouteErrors[409] }
       | { readonly status: 413; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.TestRouteErrors[413] }
       | { readonly status: 415; readonly headers?: { readonly "accept-encoding"?: string }; readonly body: T.TestRouteErrors[415] }
       | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.TestRouteErrors[429] }
+      | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.TestRouteErrors[503] }
   };
   /** List webhook deliveries, newest first */
   listDeliveries: {
@@ -6775,9 +6778,21 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
     security: [{ bearerAuth: [] }],
     scope: "admin",
     strict: true,
+    headers: {
+      coerce: { "idempotency-key": "string" },
+      defaults: {},
+      schema: {
+        type: "object",
+        required: [],
+        properties: { "idempotency-key": { type: "string", minLength: 1, maxLength: 255, pattern: "^[\\x21-\\x7e]+$" } },
+      },
+    },
     body: { required: false, schema: { $ref: "#/components/schemas/DrainBody" } },
     responses: {
-      "202": { json: { $ref: "#/components/schemas/ServiceState" }, headers: ["x-request-id", "traceparent"] },
+      "202": {
+        json: { $ref: "#/components/schemas/ServiceState" },
+        headers: ["x-request-id", "traceparent", "idempotency-replayed"],
+      },
       "400": {
         json: { $ref: "#/components/schemas/ErrorEnvelope" },
         headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
@@ -6791,6 +6806,10 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
         headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
       },
       "408": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "409": {
         json: { $ref: "#/components/schemas/ErrorEnvelope" },
         headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
       },
@@ -7428,17 +7447,23 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
       },
     },
     headers: {
-      coerce: { "x-agent-owner": "string" },
+      coerce: { "x-agent-owner": "string", "idempotency-key": "string" },
       defaults: {},
       schema: {
         type: "object",
         required: [],
-        properties: { "x-agent-owner": { type: "string", minLength: 1, maxLength: 64 } },
+        properties: {
+          "x-agent-owner": { type: "string", minLength: 1, maxLength: 64 },
+          "idempotency-key": { type: "string", minLength: 1, maxLength: 255, pattern: "^[\\x21-\\x7e]+$" },
+        },
       },
     },
     body: { required: false, schema: { $ref: "#/components/schemas/TestRouteBody" } },
     responses: {
-      "200": { json: { $ref: "#/components/schemas/WebhookResult" }, headers: ["x-request-id", "traceparent"] },
+      "200": {
+        json: { $ref: "#/components/schemas/WebhookResult" },
+        headers: ["x-request-id", "traceparent", "idempotency-replayed"],
+      },
       "400": {
         json: { $ref: "#/components/schemas/ErrorEnvelope" },
         headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
@@ -7459,6 +7484,10 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
         json: { $ref: "#/components/schemas/ErrorEnvelope" },
         headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
       },
+      "409": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
       "413": {
         json: { $ref: "#/components/schemas/ErrorEnvelope" },
         headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
@@ -7468,6 +7497,10 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
         headers: ["x-request-id", "traceparent", "accept-encoding"],
       },
       "429": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "503": {
         json: { $ref: "#/components/schemas/ErrorEnvelope" },
         headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
       },

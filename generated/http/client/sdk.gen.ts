@@ -1247,7 +1247,7 @@ export class AgentClient extends HeyApiClient {
     /**
      * Drain this server
      *
-     * Refuses new work with 503 `server_draining` and lets active runs finish; reads and answers to questions are still accepted. Draining ends only with the process: restart the server afterwards. GET /health/detailed shows its state.
+     * Refuses new work with 503 `server_draining` and lets active runs finish; reads and answers to questions are still accepted. Draining ends only with the process: restart the server afterwards. GET /health/detailed shows its state. A repeated request with the same `Idempotency-Key` does not drain the restarted server.
      */
     public drainService<ThrowOnError extends boolean = true>(options?: Options<DrainServiceData, ThrowOnError>): RequestResult<DrainServiceResponses, DrainServiceErrors, ThrowOnError> {
         return (options?.client ?? this.client).post<DrainServiceResponses, DrainServiceErrors, ThrowOnError>({
@@ -1418,7 +1418,7 @@ export class AgentClient extends HeyApiClient {
     /**
      * Test a webhook route
      *
-     * Runs a request through all stages, and the script of the route, without storing or sending anything. This also works while the receiver is off.
+     * Runs a request through all stages, and the script of the route, without storing or sending anything; with an `Idempotency-Key`, the result alone is kept for repeated requests. This also works while the receiver is off.
      */
     public testRoute<ThrowOnError extends boolean = true>(options: Options<TestRouteData, ThrowOnError>): RequestResult<TestRouteResponses, TestRouteErrors, ThrowOnError> {
         return (options.client ?? this.client).post<TestRouteResponses, TestRouteErrors, ThrowOnError>({

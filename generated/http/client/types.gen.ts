@@ -12432,6 +12432,12 @@ export type ListLogsResponse = ListLogsResponses[keyof ListLogsResponses];
 
 export type DrainServiceData = {
     body?: DrainBody;
+    headers?: {
+        /**
+         * 1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or joins the first request while it is in progress. The same key with a different request returns 409.
+         */
+        'Idempotency-Key'?: string;
+    };
     path?: never;
     query?: never;
     url: '/v1/service/drain';
@@ -12454,6 +12460,10 @@ export type DrainServiceErrors = {
      * The request is invalid. If a run detected it, the error contains the id of the run.
      */
     408: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    409: ErrorEnvelope;
     /**
      * The request is invalid. If a run detected it, the error contains the id of the run.
      */
@@ -13129,6 +13139,10 @@ export type TestRouteData = {
          * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners.
          */
         'X-Agent-Owner'?: string;
+        /**
+         * 1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or joins the first request while it is in progress. The same key with a different request returns 409.
+         */
+        'Idempotency-Key'?: string;
     };
     path: {
         route_name: string;
@@ -13161,6 +13175,10 @@ export type TestRouteErrors = {
     /**
      * The request is invalid. If a run detected it, the error contains the id of the run.
      */
+    409: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
     413: ErrorEnvelope;
     /**
      * The body is not JSON, or it is compressed. In the latter case `Accept-Encoding` is `identity`.
@@ -13170,6 +13188,10 @@ export type TestRouteErrors = {
      * The server cannot accept the request now. `Retry-After` says when to try again.
      */
     429: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    503: ErrorEnvelope;
 };
 
 export type TestRouteError = TestRouteErrors[keyof TestRouteErrors];

@@ -3273,6 +3273,7 @@ class AgentClient(SyncBase):
         self,
         body: types.DrainBody | None = None,
         *,
+        idempotency_key: str | None = None,
         extra_headers: Mapping[str, str] | None = None,
         response: ResponseInfo | None = None,
         timeout: float | None = None,
@@ -3281,13 +3282,20 @@ class AgentClient(SyncBase):
 
         Refuses new work with 503 `server_draining` and lets active runs finish; reads and answers to
         questions are still accepted. Draining ends only with the process: restart the server afterwards.
-        GET /health/detailed shows its state.
+        GET /health/detailed shows its state. A repeated request with the same `Idempotency-Key` does not
+        drain the restarted server.
 
         `POST /v1/service/drain`. Needs a key with the scope `admin`.
+
+        Args:
+            idempotency_key: 1 to 255 visible ASCII characters. Repeating a request with the same key
+                returns the first result, or joins the first request while it is in progress. The same key
+                with a different request returns 409.
         """
         request = Request(
             "POST",
             "/v1/service/drain",
+            headers={"idempotency-key": idempotency_key},
             body=ABSENT if body is None else body,
             extra_headers=extra_headers,
             response=response,
@@ -3634,6 +3642,7 @@ class AgentClient(SyncBase):
         body: types.TestRouteBody | None = None,
         *,
         agent_owner: str | None = None,
+        idempotency_key: str | None = None,
         extra_headers: Mapping[str, str] | None = None,
         response: ResponseInfo | None = None,
         timeout: float | None = None,
@@ -3641,18 +3650,22 @@ class AgentClient(SyncBase):
         """Test a webhook route.
 
         Runs a request through all stages, and the script of the route, without storing or sending
-        anything. This also works while the receiver is off.
+        anything; with an `Idempotency-Key`, the result alone is kept for repeated requests. This also
+        works while the receiver is off.
 
         `POST /v1/webhooks/routes/{route_name}/test`. Needs a key with the scope `webhooks`.
 
         Args:
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
                 reads the data of all owners.
+            idempotency_key: 1 to 255 visible ASCII characters. Repeating a request with the same key
+                returns the first result, or joins the first request while it is in progress. The same key
+                with a different request returns 409.
         """
         request = Request(
             "POST",
             f"/v1/webhooks/routes/{segment(route_name)}/test",
-            headers={"x-agent-owner": agent_owner},
+            headers={"x-agent-owner": agent_owner, "idempotency-key": idempotency_key},
             body=ABSENT if body is None else body,
             extra_headers=extra_headers,
             response=response,
