@@ -194,7 +194,7 @@ export interface Operations {
   };
   /** Stop a run */
   stopRun: {
-    request: { readonly path: NonNullable<T.StopRunData["path"]>; readonly headers: LowercaseKeys<NonNullable<T.StopRunData["headers"]>>; readonly body?: NonNullable<T.StopRunData["body"]> };
+    request: { readonly path: NonNullable<T.StopRunData["path"]>; readonly headers: LowercaseKeys<NonNullable<T.StopRunData["headers"]>>; readonly body: NonNullable<T.StopRunData["body"]> };
     response:
       | { readonly status: 200; readonly body: T.StopRunResponses[200] }
       | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.StopRunErrors[400] }
@@ -426,7 +426,7 @@ export interface Operations {
   };
   /** Pause a scheduled job */
   pauseJob: {
-    request: { readonly path: NonNullable<T.PauseJobData["path"]>; readonly headers: LowercaseKeys<NonNullable<T.PauseJobData["headers"]>>; readonly body?: NonNullable<T.PauseJobData["body"]> };
+    request: { readonly path: NonNullable<T.PauseJobData["path"]>; readonly headers: LowercaseKeys<NonNullable<T.PauseJobData["headers"]>>; readonly body: NonNullable<T.PauseJobData["body"]> };
     response:
       | { readonly status: 200; readonly headers?: { readonly etag?: string; readonly "idempotency-replayed"?: string }; readonly body: T.PauseJobResponses[200] }
       | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.PauseJobErrors[400] }
@@ -443,7 +443,7 @@ export interface Operations {
   };
   /** Resume a scheduled job */
   resumeJob: {
-    request: { readonly path: NonNullable<T.ResumeJobData["path"]>; readonly headers: LowercaseKeys<NonNullable<T.ResumeJobData["headers"]>>; readonly body?: NonNullable<T.ResumeJobData["body"]> };
+    request: { readonly path: NonNullable<T.ResumeJobData["path"]>; readonly headers: LowercaseKeys<NonNullable<T.ResumeJobData["headers"]>>; readonly body: NonNullable<T.ResumeJobData["body"]> };
     response:
       | { readonly status: 200; readonly headers?: { readonly etag?: string; readonly "idempotency-replayed"?: string }; readonly body: T.ResumeJobResponses[200] }
       | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ResumeJobErrors[400] }
@@ -621,7 +621,7 @@ export interface Operations {
   };
   /** Retry a message */
   retryMessage: {
-    request: { readonly path: NonNullable<T.RetryMessageData["path"]>; readonly headers: LowercaseKeys<NonNullable<T.RetryMessageData["headers"]>>; readonly body?: NonNullable<T.RetryMessageData["body"]> };
+    request: { readonly path: NonNullable<T.RetryMessageData["path"]>; readonly headers: LowercaseKeys<NonNullable<T.RetryMessageData["headers"]>>; readonly body: NonNullable<T.RetryMessageData["body"]> };
     response:
       | { readonly status: 200; readonly headers?: { readonly "idempotency-replayed"?: string }; readonly body: T.RetryMessageResponses[200] }
       | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.RetryMessageErrors[400] }
@@ -694,7 +694,7 @@ export interface Operations {
   };
   /** Find model servers on this machine */
   detectProviders: {
-    request: { readonly headers: LowercaseKeys<NonNullable<T.DetectProvidersData["headers"]>>; readonly body?: NonNullable<T.DetectProvidersData["body"]> };
+    request: { readonly headers: LowercaseKeys<NonNullable<T.DetectProvidersData["headers"]>>; readonly body: NonNullable<T.DetectProvidersData["body"]> };
     response:
       | { readonly status: 200; readonly headers?: { readonly "idempotency-replayed"?: string }; readonly body: T.DetectProvidersResponses[200] }
       | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.DetectProvidersErrors[400] }
@@ -709,7 +709,7 @@ export interface Operations {
   };
   /** Test a model */
   testModel: {
-    request: { readonly headers: LowercaseKeys<NonNullable<T.TestModelData["headers"]>>; readonly body?: NonNullable<T.TestModelData["body"]> };
+    request: { readonly headers: LowercaseKeys<NonNullable<T.TestModelData["headers"]>>; readonly body: NonNullable<T.TestModelData["body"]> };
     response:
       | { readonly status: 200; readonly headers?: { readonly "idempotency-replayed"?: string }; readonly body: T.TestModelResponses[200] }
       | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.TestModelErrors[400] }
@@ -779,7 +779,7 @@ export interface Operations {
   };
   /** Reconnect the MCP servers */
   reloadMcp: {
-    request: { readonly headers: LowercaseKeys<NonNullable<T.ReloadMcpData["headers"]>>; readonly body?: NonNullable<T.ReloadMcpData["body"]> };
+    request: { readonly headers: LowercaseKeys<NonNullable<T.ReloadMcpData["headers"]>>; readonly body: NonNullable<T.ReloadMcpData["body"]> };
     response:
       | { readonly status: 200; readonly headers?: { readonly "idempotency-replayed"?: string }; readonly body: T.ReloadMcpResponses[200] }
       | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ReloadMcpErrors[400] }
@@ -817,7 +817,7 @@ export interface Operations {
   };
   /** Send a test message */
   testPlatform: {
-    request: { readonly path: NonNullable<T.TestPlatformData["path"]>; readonly headers: LowercaseKeys<NonNullable<T.TestPlatformData["headers"]>>; readonly body?: NonNullable<T.TestPlatformData["body"]> };
+    request: { readonly path: NonNullable<T.TestPlatformData["path"]>; readonly headers: LowercaseKeys<NonNullable<T.TestPlatformData["headers"]>>; readonly body: NonNullable<T.TestPlatformData["body"]> };
     response:
       | { readonly status: 200; readonly headers?: { readonly "idempotency-replayed"?: string }; readonly body: T.TestPlatformResponses[200] }
       | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.TestPlatformErrors[400] }
@@ -1104,13 +1104,14 @@ export interface Operations {
   };
   /** Drain this server */
   drainService: {
-    request: { readonly body: NonNullable<T.DrainServiceData["body"]> };
+    request: { readonly headers: LowercaseKeys<NonNullable<T.DrainServiceData["headers"]>>; readonly body: NonNullable<T.DrainServiceData["body"]> };
     response:
-      | { readonly status: 202; readonly body: T.DrainServiceResponses[202] }
+      | { readonly status: 202; readonly headers?: { readonly "idempotency-replayed"?: string }; readonly body: T.DrainServiceResponses[202] }
       | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.DrainServiceErrors[400] }
       | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.DrainServiceErrors[401] }
       | { readonly status: 403; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.DrainServiceErrors[403] }
       | { readonly status: 408; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.DrainServiceErrors[408] }
+      | { readonly status: 409; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.DrainServiceErrors[409] }
       | { readonly status: 413; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.DrainServiceErrors[413] }
       | { readonly status: 415; readonly headers?: { readonly "accept-encoding"?: string }; readonly body: T.DrainServiceErrors[415] }
       | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.DrainServiceErrors[429] }
@@ -1261,15 +1262,17 @@ export interface Operations {
   testRoute: {
     request: { readonly path: NonNullable<T.TestRouteData["path"]>; readonly headers: LowercaseKeys<NonNullable<T.TestRouteData["headers"]>>; readonly body: NonNullable<T.TestRouteData["body"]> };
     response:
-      | { readonly status: 200; readonly body: T.TestRouteResponses[200] }
+      | { readonly status: 200; readonly headers?: { readonly "idempotency-replayed"?: string }; readonly body: T.TestRouteResponses[200] }
       | { readonly status: 400; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.TestRouteErrors[400] }
       | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.TestRouteErrors[401] }
       | { readonly status: 403; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.TestRouteErrors[403] }
       | { readonly status: 404; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.TestRouteErrors[404] }
       | { readonly status: 408; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.TestRouteErrors[408] }
+      | { readonly status: 409; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.TestRouteErrors[409] }
       | { readonly status: 413; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.TestRouteErrors[413] }
       | { readonly status: 415; readonly headers?: { readonly "accept-encoding"?: string }; readonly body: T.TestRouteErrors[415] }
       | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.TestRouteErrors[429] }
+      | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.TestRouteErrors[503] }
   };
   /** List webhook deliveries, newest first */
   listDeliveries: {
@@ -2665,7 +2668,7 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
         },
       },
     },
-    body: { required: true, schema: { $ref: "#/components/schemas/CreateSessionBody" } },
+    body: { required: false, schema: { $ref: "#/components/schemas/CreateSessionBody" } },
     responses: {
       "201": {
         json: { $ref: "#/components/schemas/Session" },
@@ -6169,7 +6172,7 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
         },
       },
     },
-    body: { required: true, schema: { $ref: "#/components/schemas/RotateKeyBody" } },
+    body: { required: false, schema: { $ref: "#/components/schemas/RotateKeyBody" } },
     responses: {
       "200": {
         json: { $ref: "#/components/schemas/ApiKey" },
@@ -6251,7 +6254,7 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
         },
       },
     },
-    body: { required: true, schema: { $ref: "#/components/schemas/ForkSessionBody" } },
+    body: { required: false, schema: { $ref: "#/components/schemas/ForkSessionBody" } },
     responses: {
       "201": {
         json: { $ref: "#/components/schemas/Session" },
@@ -6327,7 +6330,7 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
         },
       },
     },
-    body: { required: true, schema: { $ref: "#/components/schemas/CompressSessionBody" } },
+    body: { required: false, schema: { $ref: "#/components/schemas/CompressSessionBody" } },
     responses: {
       "202": {
         json: { $ref: "#/components/schemas/RunAccepted" },
@@ -6412,7 +6415,7 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
         },
       },
     },
-    body: { required: true, schema: { $ref: "#/components/schemas/UndoSessionBody" } },
+    body: { required: false, schema: { $ref: "#/components/schemas/UndoSessionBody" } },
     responses: {
       "200": {
         json: { $ref: "#/components/schemas/SessionUndone" },
@@ -6775,9 +6778,21 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
     security: [{ bearerAuth: [] }],
     scope: "admin",
     strict: true,
-    body: { required: true, schema: { $ref: "#/components/schemas/DrainBody" } },
+    headers: {
+      coerce: { "idempotency-key": "string" },
+      defaults: {},
+      schema: {
+        type: "object",
+        required: [],
+        properties: { "idempotency-key": { type: "string", minLength: 1, maxLength: 255, pattern: "^[\\x21-\\x7e]+$" } },
+      },
+    },
+    body: { required: false, schema: { $ref: "#/components/schemas/DrainBody" } },
     responses: {
-      "202": { json: { $ref: "#/components/schemas/ServiceState" }, headers: ["x-request-id", "traceparent"] },
+      "202": {
+        json: { $ref: "#/components/schemas/ServiceState" },
+        headers: ["x-request-id", "traceparent", "idempotency-replayed"],
+      },
       "400": {
         json: { $ref: "#/components/schemas/ErrorEnvelope" },
         headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
@@ -6791,6 +6806,10 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
         headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
       },
       "408": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "409": {
         json: { $ref: "#/components/schemas/ErrorEnvelope" },
         headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
       },
@@ -6828,7 +6847,7 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
         properties: { "idempotency-key": { type: "string", minLength: 1, maxLength: 255, pattern: "^[\\x21-\\x7e]+$" } },
       },
     },
-    body: { required: true, schema: { $ref: "#/components/schemas/ReloadBody" } },
+    body: { required: false, schema: { $ref: "#/components/schemas/ReloadBody" } },
     responses: {
       "200": {
         json: { $ref: "#/components/schemas/ServiceReload" },
@@ -6910,7 +6929,7 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
     security: [{ bearerAuth: [] }],
     scope: "admin",
     strict: true,
-    body: { required: true, schema: { $ref: "#/components/schemas/BackupBody" } },
+    body: { required: false, schema: { $ref: "#/components/schemas/BackupBody" } },
     responses: {
       "200": { raw: "application/gzip", headers: ["x-request-id", "traceparent", "content-disposition"] },
       "400": {
@@ -7362,7 +7381,7 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
         },
       },
     },
-    body: { required: true, schema: { $ref: "#/components/schemas/RotateRouteSecretBody" } },
+    body: { required: false, schema: { $ref: "#/components/schemas/RotateRouteSecretBody" } },
     responses: {
       "200": {
         json: { $ref: "#/components/schemas/RotatedRouteSecret" },
@@ -7428,17 +7447,23 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
       },
     },
     headers: {
-      coerce: { "x-agent-owner": "string" },
+      coerce: { "x-agent-owner": "string", "idempotency-key": "string" },
       defaults: {},
       schema: {
         type: "object",
         required: [],
-        properties: { "x-agent-owner": { type: "string", minLength: 1, maxLength: 64 } },
+        properties: {
+          "x-agent-owner": { type: "string", minLength: 1, maxLength: 64 },
+          "idempotency-key": { type: "string", minLength: 1, maxLength: 255, pattern: "^[\\x21-\\x7e]+$" },
+        },
       },
     },
-    body: { required: true, schema: { $ref: "#/components/schemas/TestRouteBody" } },
+    body: { required: false, schema: { $ref: "#/components/schemas/TestRouteBody" } },
     responses: {
-      "200": { json: { $ref: "#/components/schemas/WebhookResult" }, headers: ["x-request-id", "traceparent"] },
+      "200": {
+        json: { $ref: "#/components/schemas/WebhookResult" },
+        headers: ["x-request-id", "traceparent", "idempotency-replayed"],
+      },
       "400": {
         json: { $ref: "#/components/schemas/ErrorEnvelope" },
         headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
@@ -7459,6 +7484,10 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
         json: { $ref: "#/components/schemas/ErrorEnvelope" },
         headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
       },
+      "409": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
       "413": {
         json: { $ref: "#/components/schemas/ErrorEnvelope" },
         headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
@@ -7468,6 +7497,10 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
         headers: ["x-request-id", "traceparent", "accept-encoding"],
       },
       "429": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "503": {
         json: { $ref: "#/components/schemas/ErrorEnvelope" },
         headers: ["x-request-id", "traceparent", "retry-after", "x-should-retry", "x-agent-run-id"],
       },
@@ -7712,7 +7745,7 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
         },
       },
     },
-    body: { required: true, schema: { $ref: "#/components/schemas/ReplayDeliveryBody" } },
+    body: { required: false, schema: { $ref: "#/components/schemas/ReplayDeliveryBody" } },
     responses: {
       "200": {
         json: { $ref: "#/components/schemas/WebhookResult" },
@@ -7975,7 +8008,7 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
     tags: ["Console"],
     security: [{ bearerAuth: [] }],
     strict: true,
-    body: { required: true, schema: { $ref: "#/components/schemas/ConsoleCodeBody" } },
+    body: { required: false, schema: { $ref: "#/components/schemas/ConsoleCodeBody" } },
     responses: {
       "201": { json: { $ref: "#/components/schemas/ConsoleCode" }, headers: ["x-request-id", "traceparent"] },
       "400": {

@@ -1550,7 +1550,7 @@ td:empty{display:none}
 </section>
 <section id="operation-create-session-request-body">
 <h4><a href="#operation-create-session-request-body">Request body</a></h4>
-<p><code>application/json</code>, required: <a href="#schema-create-session-body">CreateSessionBody</a>.</p>
+<p><code>application/json</code>, optional: <a href="#schema-create-session-body">CreateSessionBody</a>.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
@@ -1803,7 +1803,7 @@ td:empty{display:none}
 </section>
 <section id="operation-fork-session-request-body">
 <h4><a href="#operation-fork-session-request-body">Request body</a></h4>
-<p><code>application/json</code>, required: <a href="#schema-fork-session-body">ForkSessionBody</a>.</p>
+<p><code>application/json</code>, optional: <a href="#schema-fork-session-body">ForkSessionBody</a>.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
@@ -1854,7 +1854,7 @@ td:empty{display:none}
 </section>
 <section id="operation-compress-session-request-body">
 <h4><a href="#operation-compress-session-request-body">Request body</a></h4>
-<p><code>application/json</code>, required: <a href="#schema-compress-session-body">CompressSessionBody</a>.</p>
+<p><code>application/json</code>, optional: <a href="#schema-compress-session-body">CompressSessionBody</a>.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
@@ -1904,7 +1904,7 @@ td:empty{display:none}
 </section>
 <section id="operation-undo-session-request-body">
 <h4><a href="#operation-undo-session-request-body">Request body</a></h4>
-<p><code>application/json</code>, required: <a href="#schema-undo-session-body">UndoSessionBody</a>.</p>
+<p><code>application/json</code>, optional: <a href="#schema-undo-session-body">UndoSessionBody</a>.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
@@ -3689,7 +3689,7 @@ td:empty{display:none}
 </section>
 <section id="operation-rotate-route-secret-request-body">
 <h4><a href="#operation-rotate-route-secret-request-body">Request body</a></h4>
-<p><code>application/json</code>, required: <a href="#schema-rotate-route-secret-body">RotateRouteSecretBody</a>.</p>
+<p><code>application/json</code>, optional: <a href="#schema-rotate-route-secret-body">RotateRouteSecretBody</a>.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
@@ -3726,7 +3726,7 @@ td:empty{display:none}
 <section id="operation-test-route" class="entry">
 <h3><a href="#operation-test-route"><b class="badge post">POST</b> <code>/v1/webhooks/routes/{route_name}/test</code></a></h3>
 <p>Test a webhook route</p>
-<p>Runs a request through all stages, and the script of the route, without storing or sending anything. This also works while the receiver is off.</p>
+<p>Runs a request through all stages, and the script of the route, without storing or sending anything; with an <code>Idempotency-Key</code>, the result alone is kept for repeated requests. This also works while the receiver is off.</p>
 <p>Operation <code>testRoute</code>. Needs a key with the scope <code>webhooks</code>.</p>
 <section id="operation-test-route-parameters">
 <h4><a href="#operation-test-route-parameters">Parameters</a></h4>
@@ -3735,12 +3735,13 @@ td:empty{display:none}
 <tbody>
 <tr><td><code>X-Agent-Owner</code></td><td>header</td><td>string</td><td>With the scope admin: the owner whose data the request reads and changes. <code>*</code> reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner. 1 to 64 characters.</td></tr>
 <tr><td><code>route_name</code></td><td>path</td><td>string</td><td>Required. At most 256 characters.</td></tr>
+<tr><td><code>Idempotency-Key</code></td><td>header</td><td>string</td><td>1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or joins the first request while it is in progress. The same key with a different request returns 409. 1 to 255 characters; matches <code>^[\\x21-\\x7e]+$</code>.</td></tr>
 </tbody>
 </table>
 </section>
 <section id="operation-test-route-request-body">
 <h4><a href="#operation-test-route-request-body">Request body</a></h4>
-<p><code>application/json</code>, required: <a href="#schema-test-route-body">TestRouteBody</a>.</p>
+<p><code>application/json</code>, optional: <a href="#schema-test-route-body">TestRouteBody</a>.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
@@ -3757,11 +3758,11 @@ td:empty{display:none}
 <table class="c3 status">
 <thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>200</code></td><td><a href="#schema-webhook-result">WebhookResult</a></td><td>The planned result.</td></tr>
-<tr><td><code>400</code>, <code>403</code>, <code>404</code>, <code>408</code>, <code>413</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>200</code></td><td><a href="#schema-webhook-result">WebhookResult</a></td><td>The planned result. Headers: <code>Idempotency-Replayed</code>.</td></tr>
+<tr><td><code>400</code>, <code>403</code>, <code>404</code>, <code>408</code>, <code>409</code>, <code>413</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 <tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
 <tr><td><code>415</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The body is not JSON, or it is compressed. In the latter case <code>Accept-Encoding</code> is <code>identity</code>. Headers: <code>Accept-Encoding</code>.</td></tr>
-<tr><td><code>429</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 </tbody>
 </table>
 </section>
@@ -3926,7 +3927,7 @@ td:empty{display:none}
 </section>
 <section id="operation-replay-delivery-request-body">
 <h4><a href="#operation-replay-delivery-request-body">Request body</a></h4>
-<p><code>application/json</code>, required: <a href="#schema-replay-delivery-body">ReplayDeliveryBody</a>.</p>
+<p><code>application/json</code>, optional: <a href="#schema-replay-delivery-body">ReplayDeliveryBody</a>.</p>
 <p>Empty except in a dry run.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
@@ -4421,7 +4422,7 @@ td:empty{display:none}
 </section>
 <section id="operation-rotate-key-request-body">
 <h4><a href="#operation-rotate-key-request-body">Request body</a></h4>
-<p><code>application/json</code>, required: <a href="#schema-rotate-key-body">RotateKeyBody</a>.</p>
+<p><code>application/json</code>, optional: <a href="#schema-rotate-key-body">RotateKeyBody</a>.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
@@ -4517,11 +4518,20 @@ td:empty{display:none}
 <section id="operation-drain-service" class="entry">
 <h3><a href="#operation-drain-service"><b class="badge post">POST</b> <code>/v1/service/drain</code></a></h3>
 <p>Drain this server</p>
-<p>Refuses new work with 503 <code>server_draining</code> and lets active runs finish; reads and answers to questions are still accepted. Draining ends only with the process: restart the server afterwards. GET /health/detailed shows its state.</p>
+<p>Refuses new work with 503 <code>server_draining</code> and lets active runs finish; reads and answers to questions are still accepted. Draining ends only with the process: restart the server afterwards. GET /health/detailed shows its state. A repeated request with the same <code>Idempotency-Key</code> does not drain the restarted server.</p>
 <p>Operation <code>drainService</code>. Needs a key with the scope <code>admin</code>.</p>
+<section id="operation-drain-service-parameters">
+<h4><a href="#operation-drain-service-parameters">Parameters</a></h4>
+<table class="c4">
+<thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>Idempotency-Key</code></td><td>header</td><td>string</td><td>1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or joins the first request while it is in progress. The same key with a different request returns 409. 1 to 255 characters; matches <code>^[\\x21-\\x7e]+$</code>.</td></tr>
+</tbody>
+</table>
+</section>
 <section id="operation-drain-service-request-body">
 <h4><a href="#operation-drain-service-request-body">Request body</a></h4>
-<p><code>application/json</code>, required: <a href="#schema-drain-body">DrainBody</a>.</p>
+<p><code>application/json</code>, optional: <a href="#schema-drain-body">DrainBody</a>.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
@@ -4535,8 +4545,8 @@ td:empty{display:none}
 <table class="c3 status">
 <thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>202</code></td><td><a href="#schema-service-state">ServiceState</a></td><td>The server drains.</td></tr>
-<tr><td><code>400</code>, <code>403</code>, <code>408</code>, <code>413</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>202</code></td><td><a href="#schema-service-state">ServiceState</a></td><td>The server drains. Headers: <code>Idempotency-Replayed</code>.</td></tr>
+<tr><td><code>400</code>, <code>403</code>, <code>408</code>, <code>409</code>, <code>413</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 <tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
 <tr><td><code>415</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The body is not JSON, or it is compressed. In the latter case <code>Accept-Encoding</code> is <code>identity</code>. Headers: <code>Accept-Encoding</code>.</td></tr>
 <tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
@@ -4569,7 +4579,7 @@ td:empty{display:none}
 </section>
 <section id="operation-reload-service-request-body">
 <h4><a href="#operation-reload-service-request-body">Request body</a></h4>
-<p><code>application/json</code>, required: <a href="#schema-reload-body">ReloadBody</a>.</p>
+<p><code>application/json</code>, optional: <a href="#schema-reload-body">ReloadBody</a>.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
@@ -4634,7 +4644,7 @@ td:empty{display:none}
 <p>Operation <code>createBackup</code>. Needs a key with the scope <code>admin</code>.</p>
 <section id="operation-create-backup-request-body">
 <h4><a href="#operation-create-backup-request-body">Request body</a></h4>
-<p><code>application/json</code>, required: <a href="#schema-backup-body">BackupBody</a>.</p>
+<p><code>application/json</code>, optional: <a href="#schema-backup-body">BackupBody</a>.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
@@ -5398,7 +5408,7 @@ td:empty{display:none}
 <p>Operation <code>createConsoleCode</code>. Needs a key.</p>
 <section id="operation-create-console-code-request-body">
 <h4><a href="#operation-create-console-code-request-body">Request body</a></h4>
-<p><code>application/json</code>, required: <a href="#schema-console-code-body">ConsoleCodeBody</a>.</p>
+<p><code>application/json</code>, optional: <a href="#schema-console-code-body">ConsoleCodeBody</a>.</p>
 <p>Which code to create, and for which key.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>

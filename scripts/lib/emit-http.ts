@@ -82,7 +82,8 @@ function printGroup({ id }: Operation, { field, parameters }: ParameterGroup): s
 function printBody({ id, body }: Operation): readonly string[] {
   if (body === undefined) return [];
   if (body.raw) return ["readonly rawBody: Uint8Array"];
-  return [`readonly body${body.required ? "" : "?"}: NonNullable<T.${pascalCase(id)}Data["body"]>`];
+  // The binding passes {} for an absent body.
+  return [`readonly body: NonNullable<T.${pascalCase(id)}Data["body"]>`];
 }
 
 function printResponse(operation: Operation, response: Response): readonly string[] {

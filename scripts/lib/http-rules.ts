@@ -1,6 +1,14 @@
 /** What a spec must keep to beyond OpenAPI, because a generator or the binding relies on it. */
 import { errorTable, type ErrorRow } from "../../src/base/errors.ts";
-import { componentName, componentSchemas, isObject, listAt, type BundledDocument } from "./document.ts";
+import {
+  componentName,
+  componentSchemas,
+  dereference,
+  isObject,
+  listAt,
+  type BundledDocument,
+  type Schema,
+} from "./document.ts";
 import type { Operation, Response } from "./operation.ts";
 import { listSchemas } from "./schema.ts";
 
@@ -12,7 +20,7 @@ export function checkHttpRules(
   return [
     ...operations.flatMap(checkId),
     ...findRepeated(operations),
-    ...operations.flatMap((operation) => checkBody(operation)),
+    ...operations.flatMap((operation) => checkBody(document, operation)),
     ...operations.flatMap((operation) => checkResponses(operation)),
     ...operations.flatMap((operation) => checkStream(document, operation)),
     ...checkSchemaRules(document),
@@ -122,9 +130,19 @@ function findRepeated(operations: readonly Operation[]): readonly string[] {
   });
 }
 
-function checkBody({ id, body }: Operation): readonly string[] {
-  if (body === undefined || body.raw || body.json !== undefined) return [];
-  return [`${id}: the request body must be application/json, or the operation must say x-raw-body: true`];
+function checkBody(document: BundledDocument, { id, body }: Operation): readonly string[] {
+  if (body === undefined || body.raw) return [];
+  if (body.json === undefined)
+    return [`${id}: the request body must be application/json, or the operation must say x-raw-body: true`];
+  if (body.required || acceptsEmpty(dereference(document, body.json))) return [];
+  return [
+    `${id}: an absent body stands for {}, which the schema refuses: make the body required, or its members optional`,
+  ];
+}
+
+function acceptsEmpty(schema: Schema): boolean {
+  const asks = ["required", "minProperties", "oneOf", "anyOf", "allOf"].some((keyword) => keyword in schema);
+  return schema["type"] === "object" && !asks;
 }
 
 function checkResponses({ id, responses, streamed }: Operation): readonly string[] {

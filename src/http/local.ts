@@ -6,7 +6,7 @@ import { ServiceError } from "../base/errors.ts";
 import { createId } from "../base/text.ts";
 import type { HttpContext, HttpDeps } from "./deps.ts";
 import { actAs, identityOf, type KeyHolder, markLocal } from "./edge/access.ts";
-import { checkBody, checkSpecOnce, readParameters } from "./edge/input.ts";
+import { absentBody, checkBody, checkSpecOnce, readParameters, type JsonBody } from "./edge/input.ts";
 import type { Handler, Result } from "./edge/serve.ts";
 
 /** An operation of the API with what a request would carry. */
@@ -84,16 +84,20 @@ export function createPerform(
       { path: pathText, query: queryOf(query), headers: reader, check: checkSpecOnce },
       operation,
     );
-    if (operation.body && !operation.body.raw && body !== undefined) {
-      // As it would arrive: without what JSON leaves out.
-      input.body = JSON.parse(JSON.stringify(body));
-      checkBody(operation.body, input.body, { check: checkSpecOnce });
-    }
+    if (operation.body && !operation.body.raw) input.body = bodyOf(operation.body, body);
     const ctx: HttpContext = { identity, requestId: createId("req") };
     const { signal } = new AbortController();
     const raw = { signal, headers: reader, url: "http://localhost/" };
     return (handlers[name] as Handler)({ ...input, ctx, raw, signal }, deps, shared);
   };
+}
+
+function bodyOf(meta: JsonBody, body: unknown): unknown {
+  if (body === undefined) return absentBody(meta);
+  // As it would arrive: without what JSON leaves out.
+  const sent: unknown = JSON.parse(JSON.stringify(body));
+  checkBody(meta, sent, { check: checkSpecOnce });
+  return sent;
 }
 
 function queryOf(query: Readonly<Record<string, unknown>>): URLSearchParams {

@@ -288,14 +288,14 @@ export class AgentClient extends HeyApiClient {
      *
      * Requests that name it in `X-Agent-Session-Id`, or its key in `X-Agent-Session-Key`, continue it. An id that is taken: 409 `session_exists`.
      */
-    public createSession<ThrowOnError extends boolean = true>(options: Options<CreateSessionData, ThrowOnError>): RequestResult<CreateSessionResponses, CreateSessionErrors, ThrowOnError> {
-        return (options.client ?? this.client).post<CreateSessionResponses, CreateSessionErrors, ThrowOnError>({
+    public createSession<ThrowOnError extends boolean = true>(options?: Options<CreateSessionData, ThrowOnError>): RequestResult<CreateSessionResponses, CreateSessionErrors, ThrowOnError> {
+        return (options?.client ?? this.client).post<CreateSessionResponses, CreateSessionErrors, ThrowOnError>({
             security: [{ scheme: 'bearer', type: 'http' }],
             url: '/v1/sessions',
             ...options,
             headers: {
                 'Content-Type': 'application/json',
-                ...options.headers
+                ...options?.headers
             }
         });
     }
@@ -1247,16 +1247,16 @@ export class AgentClient extends HeyApiClient {
     /**
      * Drain this server
      *
-     * Refuses new work with 503 `server_draining` and lets active runs finish; reads and answers to questions are still accepted. Draining ends only with the process: restart the server afterwards. GET /health/detailed shows its state.
+     * Refuses new work with 503 `server_draining` and lets active runs finish; reads and answers to questions are still accepted. Draining ends only with the process: restart the server afterwards. GET /health/detailed shows its state. A repeated request with the same `Idempotency-Key` does not drain the restarted server.
      */
-    public drainService<ThrowOnError extends boolean = true>(options: Options<DrainServiceData, ThrowOnError>): RequestResult<DrainServiceResponses, DrainServiceErrors, ThrowOnError> {
-        return (options.client ?? this.client).post<DrainServiceResponses, DrainServiceErrors, ThrowOnError>({
+    public drainService<ThrowOnError extends boolean = true>(options?: Options<DrainServiceData, ThrowOnError>): RequestResult<DrainServiceResponses, DrainServiceErrors, ThrowOnError> {
+        return (options?.client ?? this.client).post<DrainServiceResponses, DrainServiceErrors, ThrowOnError>({
             security: [{ scheme: 'bearer', type: 'http' }],
             url: '/v1/service/drain',
             ...options,
             headers: {
                 'Content-Type': 'application/json',
-                ...options.headers
+                ...options?.headers
             }
         });
     }
@@ -1266,14 +1266,14 @@ export class AgentClient extends HeyApiClient {
      *
      * Reads the variables of the home and its configuration again, and applies what can change while the server runs. An invalid file: 400 `invalid_config`, and nothing changes.
      */
-    public reloadService<ThrowOnError extends boolean = true>(options: Options<ReloadServiceData, ThrowOnError>): RequestResult<ReloadServiceResponses, ReloadServiceErrors, ThrowOnError> {
-        return (options.client ?? this.client).post<ReloadServiceResponses, ReloadServiceErrors, ThrowOnError>({
+    public reloadService<ThrowOnError extends boolean = true>(options?: Options<ReloadServiceData, ThrowOnError>): RequestResult<ReloadServiceResponses, ReloadServiceErrors, ThrowOnError> {
+        return (options?.client ?? this.client).post<ReloadServiceResponses, ReloadServiceErrors, ThrowOnError>({
             security: [{ scheme: 'bearer', type: 'http' }],
             url: '/v1/service/reload',
             ...options,
             headers: {
                 'Content-Type': 'application/json',
-                ...options.headers
+                ...options?.headers
             }
         });
     }
@@ -1296,14 +1296,14 @@ export class AgentClient extends HeyApiClient {
      *
      * A `tar.gz` of the home with a consistent copy of its SQLite database, as `agentd backup` writes it; `agentd restore` checks and restores it. It does not contain a PostgreSQL database. Keep the archive private: the database holds conversations and payloads. `secrets` needs a server that requires API keys: 403 `auth_required`.
      */
-    public createBackup<ThrowOnError extends boolean = true>(options: Options<CreateBackupData, ThrowOnError>): RequestResult<CreateBackupResponses, CreateBackupErrors, ThrowOnError> {
-        return (options.client ?? this.client).post<CreateBackupResponses, CreateBackupErrors, ThrowOnError>({
+    public createBackup<ThrowOnError extends boolean = true>(options?: Options<CreateBackupData, ThrowOnError>): RequestResult<CreateBackupResponses, CreateBackupErrors, ThrowOnError> {
+        return (options?.client ?? this.client).post<CreateBackupResponses, CreateBackupErrors, ThrowOnError>({
             security: [{ scheme: 'bearer', type: 'http' }],
             url: '/v1/backup',
             ...options,
             headers: {
                 'Content-Type': 'application/json',
-                ...options.headers
+                ...options?.headers
             }
         });
     }
@@ -1418,7 +1418,7 @@ export class AgentClient extends HeyApiClient {
     /**
      * Test a webhook route
      *
-     * Runs a request through all stages, and the script of the route, without storing or sending anything. This also works while the receiver is off.
+     * Runs a request through all stages, and the script of the route, without storing or sending anything; with an `Idempotency-Key`, the result alone is kept for repeated requests. This also works while the receiver is off.
      */
     public testRoute<ThrowOnError extends boolean = true>(options: Options<TestRouteData, ThrowOnError>): RequestResult<TestRouteResponses, TestRouteErrors, ThrowOnError> {
         return (options.client ?? this.client).post<TestRouteResponses, TestRouteErrors, ThrowOnError>({
@@ -1579,14 +1579,14 @@ export class AgentClient extends HeyApiClient {
      *
      * The browser gets the permissions of the key. A key has one open phone code: a new one invalidates the previous one. Returns 403 `auth_required` where no key is required, and 404 while the console is off.
      */
-    public createConsoleCode<ThrowOnError extends boolean = true>(options: Options<CreateConsoleCodeData, ThrowOnError>): RequestResult<CreateConsoleCodeResponses, CreateConsoleCodeErrors, ThrowOnError> {
-        return (options.client ?? this.client).post<CreateConsoleCodeResponses, CreateConsoleCodeErrors, ThrowOnError>({
+    public createConsoleCode<ThrowOnError extends boolean = true>(options?: Options<CreateConsoleCodeData, ThrowOnError>): RequestResult<CreateConsoleCodeResponses, CreateConsoleCodeErrors, ThrowOnError> {
+        return (options?.client ?? this.client).post<CreateConsoleCodeResponses, CreateConsoleCodeErrors, ThrowOnError>({
             security: [{ scheme: 'bearer', type: 'http' }],
             url: '/api/console/codes',
             ...options,
             headers: {
                 'Content-Type': 'application/json',
-                ...options.headers
+                ...options?.headers
             }
         });
     }

@@ -8092,7 +8092,7 @@ export type ListSessionsResponses = {
 export type ListSessionsResponse = ListSessionsResponses[keyof ListSessionsResponses];
 
 export type CreateSessionData = {
-    body: CreateSessionBody;
+    body?: CreateSessionBody;
     headers?: {
         /**
          * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner.
@@ -11816,7 +11816,7 @@ export type UpdateKeyResponses = {
 export type UpdateKeyResponse = UpdateKeyResponses[keyof UpdateKeyResponses];
 
 export type RotateKeyData = {
-    body: RotateKeyBody;
+    body?: RotateKeyBody;
     headers?: {
         /**
          * Changes only the version with this ETag.
@@ -11893,7 +11893,7 @@ export type RotateKeyResponses = {
 export type RotateKeyResponse = RotateKeyResponses[keyof RotateKeyResponses];
 
 export type ForkSessionData = {
-    body: ForkSessionBody;
+    body?: ForkSessionBody;
     headers?: {
         /**
          * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner.
@@ -11971,7 +11971,7 @@ export type ForkSessionResponses = {
 export type ForkSessionResponse = ForkSessionResponses[keyof ForkSessionResponses];
 
 export type CompressSessionData = {
-    body: CompressSessionBody;
+    body?: CompressSessionBody;
     headers?: {
         /**
          * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner.
@@ -12044,7 +12044,7 @@ export type CompressSessionResponses = {
 export type CompressSessionResponse = CompressSessionResponses[keyof CompressSessionResponses];
 
 export type UndoSessionData = {
-    body: UndoSessionBody;
+    body?: UndoSessionBody;
     headers?: {
         /**
          * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner.
@@ -12431,7 +12431,13 @@ export type ListLogsResponses = {
 export type ListLogsResponse = ListLogsResponses[keyof ListLogsResponses];
 
 export type DrainServiceData = {
-    body: DrainBody;
+    body?: DrainBody;
+    headers?: {
+        /**
+         * 1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or joins the first request while it is in progress. The same key with a different request returns 409.
+         */
+        'Idempotency-Key'?: string;
+    };
     path?: never;
     query?: never;
     url: '/v1/service/drain';
@@ -12454,6 +12460,10 @@ export type DrainServiceErrors = {
      * The request is invalid. If a run detected it, the error contains the id of the run.
      */
     408: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
+    409: ErrorEnvelope;
     /**
      * The request is invalid. If a run detected it, the error contains the id of the run.
      */
@@ -12484,7 +12494,7 @@ export type DrainServiceResponses = {
 export type DrainServiceResponse = DrainServiceResponses[keyof DrainServiceResponses];
 
 export type ReloadServiceData = {
-    body: ReloadBody;
+    body?: ReloadBody;
     headers?: {
         /**
          * 1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or joins the first request while it is in progress. The same key with a different request returns 409.
@@ -12588,7 +12598,7 @@ export type GetDoctorResponses = {
 export type GetDoctorResponse = GetDoctorResponses[keyof GetDoctorResponses];
 
 export type CreateBackupData = {
-    body: BackupBody;
+    body?: BackupBody;
     path?: never;
     query?: never;
     url: '/v1/backup';
@@ -13042,7 +13052,7 @@ export type UpdateRouteResponses = {
 export type UpdateRouteResponse = UpdateRouteResponses[keyof UpdateRouteResponses];
 
 export type RotateRouteSecretData = {
-    body: RotateRouteSecretBody;
+    body?: RotateRouteSecretBody;
     headers?: {
         /**
          * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner.
@@ -13123,12 +13133,16 @@ export type RotateRouteSecretResponses = {
 export type RotateRouteSecretResponse = RotateRouteSecretResponses[keyof RotateRouteSecretResponses];
 
 export type TestRouteData = {
-    body: TestRouteBody;
+    body?: TestRouteBody;
     headers?: {
         /**
          * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner.
          */
         'X-Agent-Owner'?: string;
+        /**
+         * 1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or joins the first request while it is in progress. The same key with a different request returns 409.
+         */
+        'Idempotency-Key'?: string;
     };
     path: {
         route_name: string;
@@ -13161,6 +13175,10 @@ export type TestRouteErrors = {
     /**
      * The request is invalid. If a run detected it, the error contains the id of the run.
      */
+    409: ErrorEnvelope;
+    /**
+     * The request is invalid. If a run detected it, the error contains the id of the run.
+     */
     413: ErrorEnvelope;
     /**
      * The body is not JSON, or it is compressed. In the latter case `Accept-Encoding` is `identity`.
@@ -13170,6 +13188,10 @@ export type TestRouteErrors = {
      * The server cannot accept the request now. `Retry-After` says when to try again.
      */
     429: ErrorEnvelope;
+    /**
+     * The server cannot accept the request now. `Retry-After` says when to try again.
+     */
+    503: ErrorEnvelope;
 };
 
 export type TestRouteError = TestRouteErrors[keyof TestRouteErrors];
@@ -13399,7 +13421,7 @@ export type GetDeliveryResponses = {
 export type GetDeliveryResponse = GetDeliveryResponses[keyof GetDeliveryResponses];
 
 export type ReplayDeliveryData = {
-    body: ReplayDeliveryBody;
+    body?: ReplayDeliveryBody;
     headers?: {
         /**
          * With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all owners; a session whose id other owners use, too, is then found only by the name of its owner.
@@ -13752,7 +13774,7 @@ export type CreateSocketTicketResponses = {
 export type CreateSocketTicketResponse = CreateSocketTicketResponses[keyof CreateSocketTicketResponses];
 
 export type CreateConsoleCodeData = {
-    body: ConsoleCodeBody;
+    body?: ConsoleCodeBody;
     path?: never;
     query?: never;
     url: '/api/console/codes';

@@ -2431,15 +2431,23 @@ func (c *Client) FollowLogs(ctx context.Context, params FollowLogsParams, option
 	return newStream[LogEntry](ctx, c, request, followLogsStream, options)
 }
 
+// DrainServiceParams are the parameters of Client.DrainService. What is left out is not sent.
+type DrainServiceParams struct {
+	// 1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or
+	// joins the first request while it is in progress. The same key with a different request returns 409.
+	IdempotencyKey string
+}
+
 // DrainService: Drain this server.
 //
 // Refuses new work with 503 `server_draining` and lets active runs finish; reads and answers to questions are
 // still accepted. Draining ends only with the process: restart the server afterwards. GET /health/detailed
-// shows its state.
+// shows its state. A repeated request with the same `Idempotency-Key` does not drain the restarted server.
 //
 // It sends `POST /v1/service/drain`. It needs a key with the scope `admin`.
-func (c *Client) DrainService(ctx context.Context, body *DrainBody, options ...RequestOption) (*ServiceState, error) {
+func (c *Client) DrainService(ctx context.Context, body *DrainBody, params DrainServiceParams, options ...RequestOption) (*ServiceState, error) {
 	request := newRequest("POST", "application/json", "/v1/service/drain")
+	request.setHeader("idempotency-key", params.IdempotencyKey)
 	request.json(body)
 	return send[ServiceState](ctx, c, request, options)
 }
@@ -2680,17 +2688,23 @@ type TestRouteParams struct {
 	// With the scope admin: the owner whose data the request reads and changes. `*` reads the data of all
 	// owners; a session whose id other owners use, too, is then found only by the name of its owner.
 	AgentOwner string
+
+	// 1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or
+	// joins the first request while it is in progress. The same key with a different request returns 409.
+	IdempotencyKey string
 }
 
 // TestRoute: Test a webhook route.
 //
-// Runs a request through all stages, and the script of the route, without storing or sending anything. This
-// also works while the receiver is off.
+// Runs a request through all stages, and the script of the route, without storing or sending anything; with
+// an `Idempotency-Key`, the result alone is kept for repeated requests. This also works while the receiver is
+// off.
 //
 // It sends `POST /v1/webhooks/routes/{route_name}/test`. It needs a key with the scope `webhooks`.
 func (c *Client) TestRoute(ctx context.Context, routeName string, body *TestRouteBody, params TestRouteParams, options ...RequestOption) (*WebhookResult, error) {
 	request := newRequest("POST", "application/json", "/v1/webhooks/routes/", segment(routeName), "/test")
 	request.setHeader("x-agent-owner", params.AgentOwner)
+	request.setHeader("idempotency-key", params.IdempotencyKey)
 	request.json(body)
 	return send[WebhookResult](ctx, c, request, options)
 }

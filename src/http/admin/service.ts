@@ -1,4 +1,4 @@
-import type { BackupImport, ServiceReload } from "../../../generated/http/client/types.gen.ts";
+import type { BackupImport, ServiceReload, ServiceState } from "../../../generated/http/client/types.gen.ts";
 import { ServiceError } from "../../base/errors.ts";
 import { redact } from "../../base/observe.ts";
 import { sha256 } from "../../base/text.ts";
@@ -8,18 +8,26 @@ import type { HttpRequest, HttpResponse } from "../edge/contract.ts";
 
 /** POST /v1/service/drain */
 export async function drainService(
-  { body, ctx }: HttpRequest<"drainService", HttpContext>,
-  { service, store, log }: HttpDeps,
+  { headers, body, ctx }: HttpRequest<"drainService", HttpContext>,
+  deps: HttpDeps,
 ): Promise<HttpResponse<"drainService">> {
+  const { service, store, log } = deps;
   const graceSeconds = body.grace_seconds ?? service.drainMs / 1000;
   const data = { grace_seconds: graceSeconds };
   const actor = ctx.identity.name;
-  await store.write((tx) =>
-    tx.record({ type: "service.draining", ref: "service", owner: "default", data, actor }),
-  );
-  log.info("the server drains", { by: actor, grace_seconds: graceSeconds });
-  service.drain(graceSeconds * 1000);
-  return { status: 202, body: { object: "agent.service", state: "draining", grace_seconds: graceSeconds } };
+  const key = headers["idempotency-key"];
+  const once = { ctx, key, operation: "drainService", content: body };
+  const { result, isReplayed } = await actOnce<ServiceState>(once, deps, async (record) => {
+    const made: ServiceState = { object: "agent.service", state: "draining", grace_seconds: graceSeconds };
+    await store.write(async (tx) => {
+      await record(tx, made);
+      tx.record({ type: "service.draining", ref: "service", owner: "default", data, actor });
+    });
+    log.info("the server drains", { by: actor, grace_seconds: graceSeconds });
+    service.drain(graceSeconds * 1000);
+    return made;
+  });
+  return { status: 202, headers: replayedHeader(isReplayed), body: result };
 }
 
 /** POST /v1/backup: makes the archive in a temporary folder, then sends it. */

@@ -195,18 +195,22 @@ function coerce(coercion: Coercion, text: string): unknown {
 /** Names in the error messages. */
 export const BODY_SETTINGS = { maxBytes: "limits.max_body_bytes", timeoutMs: "limits.body_timeout_seconds" };
 
-type JsonBody = Extract<NonNullable<OperationMeta["body"]>, { schema: object }>;
+/** The metadata of a JSON body. */
+export type JsonBody = Extract<NonNullable<OperationMeta["body"]>, { schema: object }>;
 
 async function jsonBody(event: H3Event, body: JsonBody, deps: HttpDeps): Promise<unknown> {
   checkMediaType(event.req.headers);
   const bytes = await readBytes(event, deps);
-  if (bytes.length === 0) {
-    if (!body.required) return undefined;
-    throw new ServiceError("invalid_json", "The body is empty. Send a JSON object.");
-  }
+  if (bytes.length === 0) return absentBody(body);
   const value = parse(bytes);
   checkBody(body, value, { sizeBytes: bytes.length });
   return value;
+}
+
+/** Returns what an absent body stands for. ServiceError `invalid_json` for an operation that requires one. */
+export function absentBody({ required }: JsonBody): object {
+  if (!required) return {};
+  throw new ServiceError("invalid_json", "The body is empty. Send a JSON object.");
 }
 
 function readBytes(event: H3Event, { settings, clock }: HttpDeps): Promise<Uint8Array> {

@@ -143,11 +143,12 @@ function needsKey({ security }: OperationMeta, { keys }: HttpDeps): boolean {
   return keys.required && security.length > 0;
 }
 
-/** Answers help active runs to their end, also those of people who have to sign in first. */
+/** Answers help active runs to their end, also those of people who have to sign in first; a test changes nothing. */
 const WHILE_DRAINING: ReadonlySet<string> = new Set([
   "answerQuestion",
   "drainService",
   "createBackup",
+  "testRoute",
   "createConsoleCode",
   "deleteConsoleSession",
   "deleteConsoleSessions",

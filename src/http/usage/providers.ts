@@ -110,7 +110,7 @@ function refOf(name: string, { models }: HttpDeps): ModelRef {
 
 /** POST /v1/providers/detect */
 export async function detectProviders(
-  { headers, body = {}, ctx }: HttpRequest<"detectProviders", HttpContext>,
+  { headers, body, ctx }: HttpRequest<"detectProviders", HttpContext>,
   deps: HttpDeps,
 ): Promise<HttpResponse<"detectProviders">> {
   const key = headers["idempotency-key"];
@@ -140,7 +140,7 @@ const MAX_TEXT_CHARACTERS = 500;
 
 /** POST /v1/providers/test. Its calls count towards the budgets of the caller. */
 export async function testModel(
-  { headers, body = {}, ctx, signal }: HttpRequest<"testModel", HttpContext>,
+  { headers, body, ctx, signal }: HttpRequest<"testModel", HttpContext>,
   deps: HttpDeps,
 ): Promise<HttpResponse<"testModel">> {
   const ref = body.model === undefined ? deps.models.default : refOf(body.model, deps);

@@ -140,7 +140,7 @@ function serversOf({ tooling }: HttpDeps): readonly McpServer[] {
 
 /** POST /v1/mcp/reload */
 export async function reloadMcp(
-  { headers, body = {}, ctx }: HttpRequest<"reloadMcp", HttpContext>,
+  { headers, body, ctx }: HttpRequest<"reloadMcp", HttpContext>,
   deps: HttpDeps,
 ): Promise<HttpResponse<"reloadMcp">> {
   const key = headers["idempotency-key"];

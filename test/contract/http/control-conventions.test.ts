@@ -253,6 +253,16 @@ scenario("updateSession", 400, { title: "an unknown body field is 400 with its p
   assert.equal((await assertError(refused, 400, "invalid_request")).param, "coalesce.max");
 });
 
+/** The key would keep an archive, or what signs a browser in. */
+const WITHOUT_KEY: ReadonlySet<string> = new Set(["createBackup", "createConsoleCode"]);
+
+test("every POST of the control API takes an Idempotency-Key, but for those whose answer is not kept", () => {
+  const posts = operationsWith(400).filter(({ method, strict }) => method === "POST" && strict === true);
+  assert.ok(posts.length >= 25);
+  const without = posts.filter(({ headers }) => headers?.coerce["idempotency-key"] === undefined);
+  assert.deepEqual(new Set(without.map(({ id }) => id)), WITHOUT_KEY);
+});
+
 scenario(
   "answerQuestion",
   200,

@@ -186,6 +186,30 @@ scenario("drainService", 400, { title: "a time below zero" }, async (service) =>
   assert.equal((await service.request("/health")).status, 200);
 });
 
+test("a repeated request to drain does it once, and does not drain the restarted server", async () => {
+  await using first = await startTestService();
+  const drain = (service: TestService) =>
+    post(service, "/v1/service/drain", { grace_seconds: 0 }, { "idempotency-key": "k" });
+  const answers = await Promise.all([drain(first), drain(first), drain(first)]);
+  const state = { object: "agent.service", state: "draining", grace_seconds: 0 };
+  for (const answer of answers) assert.deepEqual([answer.status, await answer.json()], [202, state]);
+  const replayed = answers.filter(({ headers }) => headers.get("idempotency-replayed") === "true");
+  assert.equal(replayed.length, 2);
+  assert.equal((await storedEvents<FeedEvent>(first, "?types=service.draining")).length, 1);
+  await using second = await first.restart();
+  const late = await drain(second);
+  assert.deepEqual([late.status, late.headers.get("idempotency-replayed")], [202, "true"]);
+  assert.equal((await second.request("/health")).status, 200);
+  assert.equal((await post(second, "/v1/service/drain", {}, { "idempotency-key": "other" })).status, 202);
+  assert.equal((await second.request("/health")).status, 503);
+});
+
+scenario("drainService", 409, { title: "an Idempotency-Key of another request" }, async (service) => {
+  const drain = (body: object) => post(service, "/v1/service/drain", body, { "idempotency-key": "k" });
+  assert.equal((await drain({ grace_seconds: 0 })).status, 202);
+  await assertError(await drain({ grace_seconds: 1 }), 409, "idempotency_key_conflict");
+});
+
 async function writeHome(service: TestService): Promise<void> {
   const home = join(service.home, "agentd");
   await mkdir(home, { recursive: true });

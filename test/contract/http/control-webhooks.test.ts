@@ -285,6 +285,33 @@ scenario(
 
 scenario(
   "testRoute",
+  409,
+  { title: "a repeated test returns the first result, and its key is for one request", ...withReceiver() },
+  async (service) => {
+    await createRoute(service, { name: "a", prompt: "One {ref}" });
+    await createRoute(service, { name: "b" });
+    const payload = { ref: "main", password: "not-to-be-hashed" };
+    const ask = (key: string, body: object, name = "a") =>
+      post(service, `${ROUTES}/${name}/test`, body, { "idempotency-key": key });
+    const result = async (response: Response) => {
+      const { rendered } = (await response.json()) as WebhookResult;
+      const isOne = /One/.test(rendered ?? "");
+      return [response.status, response.headers.get("idempotency-replayed"), isOne ? "one" : "two"];
+    };
+    assert.deepEqual(await result(await ask("k", { payload })), [200, null, "one"]);
+    await patch(service, `${ROUTES}/a`, { prompt: "Two {ref}" });
+    assert.deepEqual(await result(await ask("k", { payload })), [200, "true", "one"]);
+    assert.deepEqual(await result(await ask("other", { payload })), [200, null, "two"]);
+    await assertError(await ask("k", { payload: { ref: "dev" } }), 409, "idempotency_key_conflict");
+    await assertError(await ask("k", { payload }, "b"), 409, "idempotency_key_conflict");
+    // What was refused is not kept: the request can be corrected.
+    await assertError(await ask("fix", { payload }, "none"), 404, "route_not_found");
+    assert.deepEqual(await result(await ask("fix", { payload })), [200, null, "two"]);
+  },
+);
+
+scenario(
+  "testRoute",
   400,
   { title: "a header that HTTP cannot carry", ...withReceiver() },
   async (service) => {

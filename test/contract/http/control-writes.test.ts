@@ -5,6 +5,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import type { FeedEvent, Grant, ResponseObject } from "../../../generated/http/client/types.gen.ts";
 import type { OperationMeta } from "../../../generated/http/contract.gen.ts";
+import { schemas } from "../../../generated/http/schemas.gen.ts";
 import { operations, type OperationId } from "../../../generated/http/server.gen.ts";
 import type { Script } from "../../../src/agent/engines/scripted.ts";
 import { testTool } from "../../harness/agent.ts";
@@ -13,6 +14,7 @@ import { askQuestion, createJob, list, storedEvents } from "../../harness/contro
 import { createKey } from "../../harness/keys.ts";
 import { addMessage } from "../../harness/outbox.ts";
 import { fetchRun, post, runEvent, startRun } from "../../harness/runs.ts";
+import { assertError } from "../../harness/scenario.ts";
 import { KEY, startTestService, type TestService, type TestServiceOptions } from "../../harness/service.ts";
 import { WebhookService, withReceiver } from "../../harness/webhook.ts";
 import { createRoute } from "../../harness/webhook-routes.ts";
@@ -157,6 +159,16 @@ const writes: Partial<Record<OperationId, (service: TestService) => Promise<Writ
     const archive = await post(service, "/v1/backup", {});
     return { path: "/v1/backup/import", body: new Uint8Array(await archive.arrayBuffer()) };
   },
+  stopRun: async (service) => {
+    const { run_id: run } = await (await post(service, "/v1/runs", { input: "hello" })).json();
+    return { path: `/v1/runs/${run}/stop` };
+  },
+  testRoute: async (service) => routeTo(service, "/test"),
+  testModel: async () => ({ path: "/v1/providers/test" }),
+  detectProviders: async () => ({ path: "/v1/providers/detect" }),
+  reloadMcp: async () => ({ path: "/v1/mcp/reload" }),
+  createBackup: async () => ({ path: "/v1/backup" }),
+  createConsoleCode: async () => ({ path: "/api/console/codes" }),
   drainService: async () => ({ path: "/v1/service/drain", body: { grace_seconds: 0 } }),
 };
 
@@ -178,6 +190,9 @@ const NOT_KEPT: ReadonlySet<string> = new Set([
 ]);
 
 const all = Object.entries(operations) as [OperationId, OperationMeta][];
+
+/** It ends the service: it comes last. */
+const isDrain = ([id]: (typeof all)[number]) => Number(id === "drainService");
 
 async function request(
   service: TestService,
@@ -233,12 +248,48 @@ test("a dry run of any operation that has one changes no row, no message, no eve
   }
 });
 
+test("an operation whose body is optional takes a request without one for {}", async () => {
+  await using service = await start();
+  const optional = all.filter(([, { body }]) => body && !body.raw && !body.required);
+  assert.ok(optional.length >= 20, `${optional.length} operations`);
+  for (const [id] of optional.toSorted((a, b) => isDrain(a) - isDrain(b))) {
+    if (id === "testPlatform") {
+      const response = await request(service, id, { path: "/v1/platforms/telegram/test" });
+      await assertError(response, 409, "platform_not_ready");
+      continue;
+    }
+    const { path } = await (writes[id] ?? assert.fail(`add a request for ${id}`))(service);
+    const response = await request(service, id, { path });
+    const text = await response.text();
+    assert.ok(response.ok, `${id}: ${response.status} ${text}`);
+  }
+});
+
+/** Any of their fields may be absent, but not all: a request without one would say nothing. */
+const NEED_A_FIELD: readonly string[] = [
+  "answerQuestion",
+  "createConsoleSession",
+  "createResponse",
+  "dropMessages",
+  "retryMessages",
+  "steerRun",
+];
+
+test("a POST requires a body only where a field is required, or one of several", () => {
+  const isFree = ({ body }: OperationMeta) => {
+    if (!body || body.raw || !body.required) return false;
+    const name = /^#\/components\/schemas\/(\w+)$/.exec(String(body.schema["$ref"]))?.[1] ?? "";
+    return (schemas[name] ?? assert.fail(name))["required"] === undefined;
+  };
+  const free = all.filter(([, meta]) => meta.method === "POST" && isFree(meta)).map(([id]) => id);
+  assert.deepEqual(free.toSorted(), NEED_A_FIELD);
+});
+
 test("each write of the control API leaves an event in the feed that names the key", async () => {
   await using service = await start();
   const changing = all.filter(
     ([id, { method, strict }]) => strict === true && method !== "GET" && !NOT_KEPT.has(id),
   );
-  const isDrain = ([id]: (typeof all)[number]) => Number(id === "drainService");
   const unnamed: string[] = [];
   for (const [id] of changing.toSorted((a, b) => isDrain(a) - isDrain(b))) {
     const write = await (writes[id] ?? assert.fail(`add a request for ${id}`))(service);

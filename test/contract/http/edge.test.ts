@@ -70,7 +70,7 @@ const BODIES: Readonly<Record<string, object>> = {
 const SIGN_IN = ["createConsoleSession"];
 
 /** Operations that use the database for an Idempotency-Key alone. */
-const KEYED = new Set(["testPlatform", "testModel", "detectProviders", "reloadMcp"]);
+const KEYED = new Set(["testPlatform", "testModel", "testRoute", "detectProviders", "reloadMcp"]);
 
 /** Operations that use the database for the session of a browser alone. */
 const OF_SESSION = new Set(["getConsoleSession", "deleteConsoleSession"]);

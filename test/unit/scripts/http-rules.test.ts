@@ -118,6 +118,33 @@ test("a request body is JSON, or asked for as bytes", () => {
   assert.deepEqual(check({ "/a": { put: { ...operation, "x-raw-body": true } } }), []);
 });
 
+test("a body may be absent where its members are optional", () => {
+  const operation = (schema: object) => ({
+    "/a": {
+      post: {
+        operationId: "doIt",
+        requestBody: { content: { "application/json": { schema } } },
+        responses: answer,
+      },
+    },
+  });
+  const properties = { a: { type: "string" } };
+  const schemas = {
+    Fine: { type: "object", properties },
+    Strict: { type: "object", required: ["a"], properties },
+  };
+  assert.deepEqual(check(operation({ $ref: "#/components/schemas/Fine" }), schemas), []);
+  const problem =
+    "doIt: an absent body stands for {}, which the schema refuses: make the body required, or its members optional";
+  for (const schema of [
+    { $ref: "#/components/schemas/Strict" },
+    { type: "array", items: {} },
+    { type: "object", oneOf: [schemas.Fine] },
+    {},
+  ])
+    assert.deepEqual(check(operation(schema), schemas), [problem], JSON.stringify(schema));
+});
+
 test("an operation says what success is, and statuses are plain", () => {
   const responses = { "4XX": { description: "no" }, default: { description: "no" } };
   assert.deepEqual(check({ "/a": { get: { operationId: "getIt", responses } } }), [

@@ -482,8 +482,7 @@ class AgentClient(SyncBase):
             limit: Default 20.
             after: `last_id` of the previous page.
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners; a session whose id other owners use, too, is then found only
-                by the name of its owner.
+                reads the data of all owners.
         """
         request = Request(
             "GET",
@@ -578,9 +577,8 @@ class AgentClient(SyncBase):
 
         Args:
             wait: In seconds.
-            agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners; a session whose id other owners use, too, is then found only
-                by the name of its owner.
+            agent_owner: With the scope admin: the owner whom the request acts for. The run belongs to
+                that owner.
         """
         request = Request(
             "GET",
@@ -617,9 +615,8 @@ class AgentClient(SyncBase):
         Args:
             after: Number of the last event already received.
             last_event_id: Number of the last event already received.
-            agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners; a session whose id other owners use, too, is then found only
-                by the name of its owner.
+            agent_owner: With the scope admin: the owner whom the request acts for. The run belongs to
+                that owner.
         """
         request = Request(
             "GET",
@@ -653,8 +650,7 @@ class AgentClient(SyncBase):
         Args:
             include: content: also the input and the end of the result of tool calls.
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners; a session whose id other owners use, too, is then found only
-                by the name of its owner.
+                reads the data of all owners.
         """
         request = Request(
             "GET",
@@ -801,8 +797,7 @@ class AgentClient(SyncBase):
             limit: Default 20.
             after: `last_id` of the previous page.
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners; a session whose id other owners use, too, is then found only
-                by the name of its owner.
+                reads the data of all owners.
         """
         request = Request(
             "GET",
@@ -829,7 +824,7 @@ class AgentClient(SyncBase):
 
     def create_session(
         self,
-        body: types.CreateSessionBody,
+        body: types.CreateSessionBody | None = None,
         *,
         dry_run: bool | None = None,
         agent_owner: str | None = None,
@@ -849,8 +844,7 @@ class AgentClient(SyncBase):
             dry_run: True validates the request and returns the result, but stores and sends nothing.
                 Default false.
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners; a session whose id other owners use, too, is then found only
-                by the name of its owner.
+                reads the data of all owners.
             idempotency_key: 1 to 255 visible ASCII characters. Repeating a request with the same key
                 returns the first result, or joins the first request while it is in progress. The same key
                 with a different request returns 409.
@@ -860,7 +854,7 @@ class AgentClient(SyncBase):
             "/v1/sessions",
             query={"dry_run": dry_run},
             headers={"x-agent-owner": agent_owner, "idempotency-key": idempotency_key},
-            body=body,
+            body=ABSENT if body is None else body,
             extra_headers=extra_headers,
             response=response,
             timeout=timeout,
@@ -885,8 +879,7 @@ class AgentClient(SyncBase):
 
         Args:
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners; a session whose id other owners use, too, is then found only
-                by the name of its owner.
+                reads the data of all owners.
             if_none_match: Returns 304 if the current version has this ETag.
         """
         request = Request(
@@ -919,8 +912,7 @@ class AgentClient(SyncBase):
         Args:
             force: True stops its runs first. Default false.
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners; a session whose id other owners use, too, is then found only
-                by the name of its owner.
+                reads the data of all owners.
             if_match: Changes only the version with this ETag.
         """
         request = Request(
@@ -956,8 +948,7 @@ class AgentClient(SyncBase):
             dry_run: True validates the request and returns the result, but stores and sends nothing.
                 Default false.
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners; a session whose id other owners use, too, is then found only
-                by the name of its owner.
+                reads the data of all owners.
             if_match: Changes only the version with this ETag.
         """
         request = Request(
@@ -995,8 +986,7 @@ class AgentClient(SyncBase):
             limit: Default 20.
             after: `last_id` of the previous page.
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners; a session whose id other owners use, too, is then found only
-                by the name of its owner.
+                reads the data of all owners.
         """
         request = Request(
             "GET",
@@ -1029,8 +1019,7 @@ class AgentClient(SyncBase):
             sequence: The `sequence` of the message.
             index: Position in the `attachments` of the message, from 0.
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners; a session whose id other owners use, too, is then found only
-                by the name of its owner.
+                reads the data of all owners.
         """
         request = Request(
             "GET",
@@ -1070,8 +1059,7 @@ class AgentClient(SyncBase):
             limit: Default 20.
             after: `last_id` of the previous page.
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners; a session whose id other owners use, too, is then found only
-                by the name of its owner.
+                reads the data of all owners.
         """
         request = Request(
             "GET",
@@ -1110,8 +1098,7 @@ class AgentClient(SyncBase):
         Args:
             wait: Waits up to this many seconds for its answer.
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners; a session whose id other owners use, too, is then found only
-                by the name of its owner.
+                reads the data of all owners.
         """
         request = Request(
             "GET",
@@ -1144,8 +1131,7 @@ class AgentClient(SyncBase):
 
         Args:
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners; a session whose id other owners use, too, is then found only
-                by the name of its owner.
+                reads the data of all owners.
             idempotency_key: 1 to 255 visible ASCII characters. Repeating a request with the same key
                 returns the first result, or joins the first request while it is in progress. The same key
                 with a different request returns 409.
@@ -1187,8 +1173,7 @@ class AgentClient(SyncBase):
             limit: Default 20.
             after: `last_id` of the previous page.
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners; a session whose id other owners use, too, is then found only
-                by the name of its owner.
+                reads the data of all owners.
         """
         request = Request(
             "GET",
@@ -1230,8 +1215,7 @@ class AgentClient(SyncBase):
             dry_run: True validates the request and returns the result, but stores and sends nothing.
                 Default false.
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners; a session whose id other owners use, too, is then found only
-                by the name of its owner.
+                reads the data of all owners.
             idempotency_key: 1 to 255 visible ASCII characters. Repeating a request with the same key
                 returns the first result, or joins the first request while it is in progress. The same key
                 with a different request returns 409.
@@ -1271,8 +1255,7 @@ class AgentClient(SyncBase):
             dry_run: True validates the request and returns the result, but stores and sends nothing.
                 Default false.
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners; a session whose id other owners use, too, is then found only
-                by the name of its owner.
+                reads the data of all owners.
             idempotency_key: 1 to 255 visible ASCII characters. Repeating a request with the same key
                 returns the first result, or joins the first request while it is in progress. The same key
                 with a different request returns 409.
@@ -1307,8 +1290,7 @@ class AgentClient(SyncBase):
 
         Args:
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners; a session whose id other owners use, too, is then found only
-                by the name of its owner.
+                reads the data of all owners.
             if_none_match: Returns 304 if the current version has this ETag.
         """
         request = Request(
@@ -1343,8 +1325,7 @@ class AgentClient(SyncBase):
             keep_outputs: True keeps the files of its outputs. Default false.
             stop: True also stops its active runs. Default false.
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners; a session whose id other owners use, too, is then found only
-                by the name of its owner.
+                reads the data of all owners.
             if_match: Changes only the version with this ETag.
         """
         request = Request(
@@ -1378,8 +1359,7 @@ class AgentClient(SyncBase):
             dry_run: True validates the request and returns the result, but stores and sends nothing.
                 Default false.
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners; a session whose id other owners use, too, is then found only
-                by the name of its owner.
+                reads the data of all owners.
             if_match: Changes only the version with this ETag.
         """
         request = Request(
@@ -1414,8 +1394,7 @@ class AgentClient(SyncBase):
 
         Args:
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners; a session whose id other owners use, too, is then found only
-                by the name of its owner.
+                reads the data of all owners.
             if_match: Changes only the version with this ETag.
             idempotency_key: 1 to 255 visible ASCII characters. Repeating a request with the same key
                 returns the first result, or joins the first request while it is in progress. The same key
@@ -1452,8 +1431,7 @@ class AgentClient(SyncBase):
 
         Args:
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners; a session whose id other owners use, too, is then found only
-                by the name of its owner.
+                reads the data of all owners.
             if_match: Changes only the version with this ETag.
             idempotency_key: 1 to 255 visible ASCII characters. Repeating a request with the same key
                 returns the first result, or joins the first request while it is in progress. The same key
@@ -1492,8 +1470,7 @@ class AgentClient(SyncBase):
         Args:
             wait: Waits up to this many seconds for the end of the run.
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners; a session whose id other owners use, too, is then found only
-                by the name of its owner.
+                reads the data of all owners.
             if_match: Changes only the version with this ETag.
             idempotency_key: 1 to 255 visible ASCII characters. Repeating a request with the same key
                 returns the first result, or joins the first request while it is in progress. The same key
@@ -1535,8 +1512,7 @@ class AgentClient(SyncBase):
             limit: Default 20.
             after: `last_id` of the previous page.
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners; a session whose id other owners use, too, is then found only
-                by the name of its owner.
+                reads the data of all owners.
         """
         request = Request(
             "GET",
@@ -1584,8 +1560,7 @@ class AgentClient(SyncBase):
             limit: Default 20.
             after: `last_id` of the previous page.
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners; a session whose id other owners use, too, is then found only
-                by the name of its owner.
+                reads the data of all owners.
         """
         request = Request(
             "GET",
@@ -1626,8 +1601,7 @@ class AgentClient(SyncBase):
         Args:
             include: messages: the outbound messages.
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners; a session whose id other owners use, too, is then found only
-                by the name of its owner.
+                reads the data of all owners.
         """
         request = Request(
             "GET",
@@ -1658,8 +1632,7 @@ class AgentClient(SyncBase):
 
         Args:
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners; a session whose id other owners use, too, is then found only
-                by the name of its owner.
+                reads the data of all owners.
         """
         request = Request(
             "GET",
@@ -1695,8 +1668,7 @@ class AgentClient(SyncBase):
             to: Exclusive. Unix time in seconds, or RFC 3339.
             job_id: Only this job.
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners; a session whose id other owners use, too, is then found only
-                by the name of its owner.
+                reads the data of all owners.
         """
         request = Request(
             "GET",
@@ -1723,8 +1695,7 @@ class AgentClient(SyncBase):
 
         Args:
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners; a session whose id other owners use, too, is then found only
-                by the name of its owner.
+                reads the data of all owners.
         """
         request = Request(
             "GET",
@@ -1760,8 +1731,7 @@ class AgentClient(SyncBase):
             time_zone: IANA name. Default: the configured zone.
             count: Number of times. Default 5.
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners; a session whose id other owners use, too, is then found only
-                by the name of its owner.
+                reads the data of all owners.
         """
         request = Request(
             "GET",
@@ -1806,8 +1776,7 @@ class AgentClient(SyncBase):
             limit: Default 20.
             after: `last_id` of the previous page.
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners; a session whose id other owners use, too, is then found only
-                by the name of its owner.
+                reads the data of all owners.
         """
         request = Request(
             "GET",
@@ -1853,8 +1822,7 @@ class AgentClient(SyncBase):
             dry_run: True validates the request and returns the result, but stores and sends nothing.
                 Default false.
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners; a session whose id other owners use, too, is then found only
-                by the name of its owner.
+                reads the data of all owners.
             idempotency_key: 1 to 255 visible ASCII characters. Repeating a request with the same key
                 returns the first result, or joins the first request while it is in progress. The same key
                 with a different request returns 409.
@@ -1893,8 +1861,7 @@ class AgentClient(SyncBase):
             dry_run: True validates the request and returns the result, but stores and sends nothing.
                 Default false.
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners; a session whose id other owners use, too, is then found only
-                by the name of its owner.
+                reads the data of all owners.
             idempotency_key: 1 to 255 visible ASCII characters. Repeating a request with the same key
                 returns the first result, or joins the first request while it is in progress. The same key
                 with a different request returns 409.
@@ -1933,8 +1900,7 @@ class AgentClient(SyncBase):
             dry_run: True validates the request and returns the result, but stores and sends nothing.
                 Default false.
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners; a session whose id other owners use, too, is then found only
-                by the name of its owner.
+                reads the data of all owners.
             idempotency_key: 1 to 255 visible ASCII characters. Repeating a request with the same key
                 returns the first result, or joins the first request while it is in progress. The same key
                 with a different request returns 409.
@@ -1968,8 +1934,7 @@ class AgentClient(SyncBase):
         Args:
             include: text: the text of messages; also requires the scope messages.
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners; a session whose id other owners use, too, is then found only
-                by the name of its owner.
+                reads the data of all owners.
         """
         request = Request(
             "GET",
@@ -2002,8 +1967,7 @@ class AgentClient(SyncBase):
 
         Args:
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners; a session whose id other owners use, too, is then found only
-                by the name of its owner.
+                reads the data of all owners.
             idempotency_key: 1 to 255 visible ASCII characters. Repeating a request with the same key
                 returns the first result, or joins the first request while it is in progress. The same key
                 with a different request returns 409.
@@ -2037,8 +2001,7 @@ class AgentClient(SyncBase):
 
         Args:
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners; a session whose id other owners use, too, is then found only
-                by the name of its owner.
+                reads the data of all owners.
             idempotency_key: 1 to 255 visible ASCII characters. Repeating a request with the same key
                 returns the first result, or joins the first request while it is in progress. The same key
                 with a different request returns 409.
@@ -2094,8 +2057,7 @@ class AgentClient(SyncBase):
             limit: Default 20.
             after: `last_id` of the previous page.
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners; a session whose id other owners use, too, is then found only
-                by the name of its owner.
+                reads the data of all owners.
         """
         request = Request(
             "GET",
@@ -2140,8 +2102,7 @@ class AgentClient(SyncBase):
             limit: Default 20.
             after: `last_id` of the previous page.
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners; a session whose id other owners use, too, is then found only
-                by the name of its owner.
+                reads the data of all owners.
         """
         request = Request(
             "GET",
@@ -2178,8 +2139,7 @@ class AgentClient(SyncBase):
             limit: Default 20.
             after: `last_id` of the previous page.
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners; a session whose id other owners use, too, is then found only
-                by the name of its owner.
+                reads the data of all owners.
         """
         request = Request(
             "GET",
@@ -2212,8 +2172,7 @@ class AgentClient(SyncBase):
             limit: Default 20.
             after: `last_id` of the previous page.
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners; a session whose id other owners use, too, is then found only
-                by the name of its owner.
+                reads the data of all owners.
         """
         request = Request(
             "GET",
@@ -2245,8 +2204,7 @@ class AgentClient(SyncBase):
 
         Args:
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners; a session whose id other owners use, too, is then found only
-                by the name of its owner.
+                reads the data of all owners.
             idempotency_key: 1 to 255 visible ASCII characters. Repeating a request with the same key
                 returns the first result, or joins the first request while it is in progress. The same key
                 with a different request returns 409.
@@ -2281,8 +2239,7 @@ class AgentClient(SyncBase):
 
         Args:
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners; a session whose id other owners use, too, is then found only
-                by the name of its owner.
+                reads the data of all owners.
             idempotency_key: 1 to 255 visible ASCII characters. Repeating a request with the same key
                 returns the first result, or joins the first request while it is in progress. The same key
                 with a different request returns 409.
@@ -2319,8 +2276,7 @@ class AgentClient(SyncBase):
             limit: Default 20.
             after: `last_id` of the previous page.
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners; a session whose id other owners use, too, is then found only
-                by the name of its owner.
+                reads the data of all owners.
         """
         request = Request(
             "GET",
@@ -2351,8 +2307,7 @@ class AgentClient(SyncBase):
             skill: Name of the skill.
             include: `instructions` adds the text of the skill.
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners; a session whose id other owners use, too, is then found only
-                by the name of its owner.
+                reads the data of all owners.
         """
         request = Request(
             "GET",
@@ -2383,8 +2338,7 @@ class AgentClient(SyncBase):
             limit: Default 20.
             after: `last_id` of the previous page.
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners; a session whose id other owners use, too, is then found only
-                by the name of its owner.
+                reads the data of all owners.
         """
         request = Request(
             "GET",
@@ -2421,8 +2375,7 @@ class AgentClient(SyncBase):
             limit: Default 20.
             after: `last_id` of the previous page.
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners; a session whose id other owners use, too, is then found only
-                by the name of its owner.
+                reads the data of all owners.
         """
         request = Request(
             "GET",
@@ -2453,8 +2406,7 @@ class AgentClient(SyncBase):
             limit: Default 20.
             after: `last_id` of the previous page.
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners; a session whose id other owners use, too, is then found only
-                by the name of its owner.
+                reads the data of all owners.
         """
         request = Request(
             "GET",
@@ -2486,8 +2438,7 @@ class AgentClient(SyncBase):
 
         Args:
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners; a session whose id other owners use, too, is then found only
-                by the name of its owner.
+                reads the data of all owners.
             idempotency_key: 1 to 255 visible ASCII characters. Repeating a request with the same key
                 returns the first result, or joins the first request while it is in progress. The same key
                 with a different request returns 409.
@@ -2521,8 +2472,7 @@ class AgentClient(SyncBase):
             limit: Default 20.
             after: `last_id` of the previous page.
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners; a session whose id other owners use, too, is then found only
-                by the name of its owner.
+                reads the data of all owners.
         """
         request = Request(
             "GET",
@@ -2550,8 +2500,7 @@ class AgentClient(SyncBase):
 
         Args:
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners; a session whose id other owners use, too, is then found only
-                by the name of its owner.
+                reads the data of all owners.
         """
         request = Request(
             "GET",
@@ -2583,8 +2532,7 @@ class AgentClient(SyncBase):
 
         Args:
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners; a session whose id other owners use, too, is then found only
-                by the name of its owner.
+                reads the data of all owners.
             idempotency_key: 1 to 255 visible ASCII characters. Repeating a request with the same key
                 returns the first result, or joins the first request while it is in progress. The same key
                 with a different request returns 409.
@@ -2934,7 +2882,7 @@ class AgentClient(SyncBase):
     def rotate_key(
         self,
         key_id: str,
-        body: types.RotateKeyBody,
+        body: types.RotateKeyBody | None = None,
         *,
         if_match: str | None = None,
         idempotency_key: str | None = None,
@@ -2959,7 +2907,7 @@ class AgentClient(SyncBase):
             "POST",
             f"/v1/keys/{segment(key_id)}/rotate",
             headers={"if-match": if_match, "idempotency-key": idempotency_key},
-            body=body,
+            body=ABSENT if body is None else body,
             extra_headers=extra_headers,
             response=response,
             timeout=timeout,
@@ -2969,7 +2917,7 @@ class AgentClient(SyncBase):
     def fork_session(
         self,
         session_id: str,
-        body: types.ForkSessionBody,
+        body: types.ForkSessionBody | None = None,
         *,
         dry_run: bool | None = None,
         agent_owner: str | None = None,
@@ -2990,8 +2938,7 @@ class AgentClient(SyncBase):
             dry_run: True validates the request and returns the result, but stores and sends nothing.
                 Default false.
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners; a session whose id other owners use, too, is then found only
-                by the name of its owner.
+                reads the data of all owners.
             idempotency_key: 1 to 255 visible ASCII characters. Repeating a request with the same key
                 returns the first result, or joins the first request while it is in progress. The same key
                 with a different request returns 409.
@@ -3001,7 +2948,7 @@ class AgentClient(SyncBase):
             f"/v1/sessions/{segment(session_id)}/fork",
             query={"dry_run": dry_run},
             headers={"x-agent-owner": agent_owner, "idempotency-key": idempotency_key},
-            body=body,
+            body=ABSENT if body is None else body,
             extra_headers=extra_headers,
             response=response,
             timeout=timeout,
@@ -3011,7 +2958,7 @@ class AgentClient(SyncBase):
     def compress_session(
         self,
         session_id: str,
-        body: types.CompressSessionBody,
+        body: types.CompressSessionBody | None = None,
         *,
         agent_owner: str | None = None,
         idempotency_key: str | None = None,
@@ -3029,8 +2976,7 @@ class AgentClient(SyncBase):
 
         Args:
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners; a session whose id other owners use, too, is then found only
-                by the name of its owner.
+                reads the data of all owners.
             idempotency_key: 1 to 255 visible ASCII characters. Repeating a request with the same key
                 returns the first result, or joins the first request while it is in progress. The same key
                 with a different request returns 409.
@@ -3039,7 +2985,7 @@ class AgentClient(SyncBase):
             "POST",
             f"/v1/sessions/{segment(session_id)}/compress",
             headers={"x-agent-owner": agent_owner, "idempotency-key": idempotency_key},
-            body=body,
+            body=ABSENT if body is None else body,
             extra_headers=extra_headers,
             response=response,
             timeout=timeout,
@@ -3049,7 +2995,7 @@ class AgentClient(SyncBase):
     def undo_session(
         self,
         session_id: str,
-        body: types.UndoSessionBody,
+        body: types.UndoSessionBody | None = None,
         *,
         agent_owner: str | None = None,
         idempotency_key: str | None = None,
@@ -3066,8 +3012,7 @@ class AgentClient(SyncBase):
 
         Args:
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners; a session whose id other owners use, too, is then found only
-                by the name of its owner.
+                reads the data of all owners.
             idempotency_key: 1 to 255 visible ASCII characters. Repeating a request with the same key
                 returns the first result, or joins the first request while it is in progress. The same key
                 with a different request returns 409.
@@ -3076,7 +3021,7 @@ class AgentClient(SyncBase):
             "POST",
             f"/v1/sessions/{segment(session_id)}/undo",
             headers={"x-agent-owner": agent_owner, "idempotency-key": idempotency_key},
-            body=body,
+            body=ABSENT if body is None else body,
             extra_headers=extra_headers,
             response=response,
             timeout=timeout,
@@ -3103,8 +3048,7 @@ class AgentClient(SyncBase):
         Args:
             format: Default: json. Default "json".
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners; a session whose id other owners use, too, is then found only
-                by the name of its owner.
+                reads the data of all owners.
         """
         request = Request(
             "GET",
@@ -3145,8 +3089,7 @@ class AgentClient(SyncBase):
             types_: Only these events, such as `message.completed,run.*`.
             after: Number of the last event already received.
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners; a session whose id other owners use, too, is then found only
-                by the name of its owner.
+                reads the data of all owners.
             last_event_id: Number of the last event already received.
         """
         request = Request(
@@ -3179,8 +3122,7 @@ class AgentClient(SyncBase):
             limit: Default 20.
             after: `last_id` of the previous page.
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners; a session whose id other owners use, too, is then found only
-                by the name of its owner.
+                reads the data of all owners.
         """
         request = Request(
             "GET",
@@ -3210,8 +3152,7 @@ class AgentClient(SyncBase):
 
         Args:
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners; a session whose id other owners use, too, is then found only
-                by the name of its owner.
+                reads the data of all owners.
         """
         request = Request(
             "DELETE",
@@ -3330,8 +3271,9 @@ class AgentClient(SyncBase):
 
     def drain_service(
         self,
-        body: types.DrainBody,
+        body: types.DrainBody | None = None,
         *,
+        idempotency_key: str | None = None,
         extra_headers: Mapping[str, str] | None = None,
         response: ResponseInfo | None = None,
         timeout: float | None = None,
@@ -3340,14 +3282,21 @@ class AgentClient(SyncBase):
 
         Refuses new work with 503 `server_draining` and lets active runs finish; reads and answers to
         questions are still accepted. Draining ends only with the process: restart the server afterwards.
-        GET /health/detailed shows its state.
+        GET /health/detailed shows its state. A repeated request with the same `Idempotency-Key` does not
+        drain the restarted server.
 
         `POST /v1/service/drain`. Needs a key with the scope `admin`.
+
+        Args:
+            idempotency_key: 1 to 255 visible ASCII characters. Repeating a request with the same key
+                returns the first result, or joins the first request while it is in progress. The same key
+                with a different request returns 409.
         """
         request = Request(
             "POST",
             "/v1/service/drain",
-            body=body,
+            headers={"idempotency-key": idempotency_key},
+            body=ABSENT if body is None else body,
             extra_headers=extra_headers,
             response=response,
             timeout=timeout,
@@ -3356,7 +3305,7 @@ class AgentClient(SyncBase):
 
     def reload_service(
         self,
-        body: types.ReloadBody,
+        body: types.ReloadBody | None = None,
         *,
         idempotency_key: str | None = None,
         extra_headers: Mapping[str, str] | None = None,
@@ -3379,7 +3328,7 @@ class AgentClient(SyncBase):
             "POST",
             "/v1/service/reload",
             headers={"idempotency-key": idempotency_key},
-            body=body,
+            body=ABSENT if body is None else body,
             extra_headers=extra_headers,
             response=response,
             timeout=timeout,
@@ -3410,7 +3359,7 @@ class AgentClient(SyncBase):
 
     def create_backup(
         self,
-        body: types.BackupBody,
+        body: types.BackupBody | None = None,
         *,
         extra_headers: Mapping[str, str] | None = None,
         response: ResponseInfo | None = None,
@@ -3429,7 +3378,7 @@ class AgentClient(SyncBase):
             "POST",
             "/v1/backup",
             accept="application/gzip",
-            body=body,
+            body=ABSENT if body is None else body,
             extra_headers=extra_headers,
             response=response,
             timeout=timeout,
@@ -3497,8 +3446,7 @@ class AgentClient(SyncBase):
             limit: Default 20.
             after: `last_id` of the previous page.
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners; a session whose id other owners use, too, is then found only
-                by the name of its owner.
+                reads the data of all owners.
         """
         request = Request(
             "GET",
@@ -3533,8 +3481,7 @@ class AgentClient(SyncBase):
             dry_run: True validates the request and returns the result, but stores and sends nothing.
                 Default false.
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners; a session whose id other owners use, too, is then found only
-                by the name of its owner.
+                reads the data of all owners.
             idempotency_key: 1 to 255 visible ASCII characters. Repeating a request with the same key
                 returns the first result, or joins the first request while it is in progress. The same key
                 with a different request returns 409.
@@ -3569,8 +3516,7 @@ class AgentClient(SyncBase):
 
         Args:
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners; a session whose id other owners use, too, is then found only
-                by the name of its owner.
+                reads the data of all owners.
             if_none_match: Returns 304 if the current version has this ETag.
         """
         request = Request(
@@ -3602,8 +3548,7 @@ class AgentClient(SyncBase):
 
         Args:
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners; a session whose id other owners use, too, is then found only
-                by the name of its owner.
+                reads the data of all owners.
             if_match: Changes only the version with this ETag.
         """
         request = Request(
@@ -3638,8 +3583,7 @@ class AgentClient(SyncBase):
             dry_run: True validates the request and returns the result, but stores and sends nothing.
                 Default false.
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners; a session whose id other owners use, too, is then found only
-                by the name of its owner.
+                reads the data of all owners.
             if_match: Changes only the version with this ETag.
         """
         request = Request(
@@ -3657,7 +3601,7 @@ class AgentClient(SyncBase):
     def rotate_route_secret(
         self,
         route_name: str,
-        body: types.RotateRouteSecretBody,
+        body: types.RotateRouteSecretBody | None = None,
         *,
         agent_owner: str | None = None,
         if_match: str | None = None,
@@ -3675,8 +3619,7 @@ class AgentClient(SyncBase):
 
         Args:
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners; a session whose id other owners use, too, is then found only
-                by the name of its owner.
+                reads the data of all owners.
             if_match: Changes only the version with this ETag.
             idempotency_key: 1 to 255 visible ASCII characters. Repeating a request with the same key
                 returns the first result, or joins the first request while it is in progress. The same key
@@ -3686,7 +3629,7 @@ class AgentClient(SyncBase):
             "POST",
             f"/v1/webhooks/routes/{segment(route_name)}/rotate-secret",
             headers={"x-agent-owner": agent_owner, "if-match": if_match, "idempotency-key": idempotency_key},
-            body=body,
+            body=ABSENT if body is None else body,
             extra_headers=extra_headers,
             response=response,
             timeout=timeout,
@@ -3696,9 +3639,10 @@ class AgentClient(SyncBase):
     def test_route(
         self,
         route_name: str,
-        body: types.TestRouteBody,
+        body: types.TestRouteBody | None = None,
         *,
         agent_owner: str | None = None,
+        idempotency_key: str | None = None,
         extra_headers: Mapping[str, str] | None = None,
         response: ResponseInfo | None = None,
         timeout: float | None = None,
@@ -3706,20 +3650,23 @@ class AgentClient(SyncBase):
         """Test a webhook route.
 
         Runs a request through all stages, and the script of the route, without storing or sending
-        anything. This also works while the receiver is off.
+        anything; with an `Idempotency-Key`, the result alone is kept for repeated requests. This also
+        works while the receiver is off.
 
         `POST /v1/webhooks/routes/{route_name}/test`. Needs a key with the scope `webhooks`.
 
         Args:
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners; a session whose id other owners use, too, is then found only
-                by the name of its owner.
+                reads the data of all owners.
+            idempotency_key: 1 to 255 visible ASCII characters. Repeating a request with the same key
+                returns the first result, or joins the first request while it is in progress. The same key
+                with a different request returns 409.
         """
         request = Request(
             "POST",
             f"/v1/webhooks/routes/{segment(route_name)}/test",
-            headers={"x-agent-owner": agent_owner},
-            body=body,
+            headers={"x-agent-owner": agent_owner, "idempotency-key": idempotency_key},
+            body=ABSENT if body is None else body,
             extra_headers=extra_headers,
             response=response,
             timeout=timeout,
@@ -3758,8 +3705,7 @@ class AgentClient(SyncBase):
             limit: Default 20.
             after: `last_id` of the previous page.
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners; a session whose id other owners use, too, is then found only
-                by the name of its owner.
+                reads the data of all owners.
         """
         request = Request(
             "GET",
@@ -3805,8 +3751,7 @@ class AgentClient(SyncBase):
             dry_run: True validates the request and returns the result, but stores and sends nothing.
                 Default false.
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners; a session whose id other owners use, too, is then found only
-                by the name of its owner.
+                reads the data of all owners.
             idempotency_key: 1 to 255 visible ASCII characters. Repeating a request with the same key
                 returns the first result, or joins the first request while it is in progress. The same key
                 with a different request returns 409.
@@ -3841,8 +3786,7 @@ class AgentClient(SyncBase):
             include: payload, rendered: the body and the rendered text. They also require the scope
                 webhooks.
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners; a session whose id other owners use, too, is then found only
-                by the name of its owner.
+                reads the data of all owners.
         """
         request = Request(
             "GET",
@@ -3858,7 +3802,7 @@ class AgentClient(SyncBase):
     def replay_delivery(
         self,
         delivery_id: str,
-        body: types.ReplayDeliveryBody,
+        body: types.ReplayDeliveryBody | None = None,
         *,
         dry_run: bool | None = None,
         agent_owner: str | None = None,
@@ -3878,8 +3822,7 @@ class AgentClient(SyncBase):
             dry_run: True validates the request and returns the result, but stores and sends nothing.
                 Default false.
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners; a session whose id other owners use, too, is then found only
-                by the name of its owner.
+                reads the data of all owners.
             idempotency_key: 1 to 255 visible ASCII characters. Repeating a request with the same key
                 returns the first result, or joins the first request while it is in progress. The same key
                 with a different request returns 409.
@@ -3889,7 +3832,7 @@ class AgentClient(SyncBase):
             f"/v1/webhooks/deliveries/{segment(delivery_id)}/replay",
             query={"dry_run": dry_run},
             headers={"x-agent-owner": agent_owner, "idempotency-key": idempotency_key},
-            body=body,
+            body=ABSENT if body is None else body,
             extra_headers=extra_headers,
             response=response,
             timeout=timeout,
@@ -3922,8 +3865,7 @@ class AgentClient(SyncBase):
             after: Id of the last event already received, or a cursor of a frame or of the header
                 `X-Agent-Event-Cursor`.
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners; a session whose id other owners use, too, is then found only
-                by the name of its owner.
+                reads the data of all owners.
         """
         request = Request(
             "GET",
@@ -3965,8 +3907,7 @@ class AgentClient(SyncBase):
             after: Id of the last event already received, or a cursor of a frame or of the header
                 `X-Agent-Event-Cursor`.
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners; a session whose id other owners use, too, is then found only
-                by the name of its owner.
+                reads the data of all owners.
             last_event_id: Id of the last event already received.
         """
         request = Request(
@@ -4122,7 +4063,7 @@ class AgentClient(SyncBase):
 
     def create_console_code(
         self,
-        body: types.ConsoleCodeBody,
+        body: types.ConsoleCodeBody | None = None,
         *,
         extra_headers: Mapping[str, str] | None = None,
         response: ResponseInfo | None = None,
@@ -4139,7 +4080,7 @@ class AgentClient(SyncBase):
         request = Request(
             "POST",
             "/api/console/codes",
-            body=body,
+            body=ABSENT if body is None else body,
             extra_headers=extra_headers,
             response=response,
             timeout=timeout,

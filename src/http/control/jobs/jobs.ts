@@ -167,7 +167,7 @@ export async function pauseJob(
 ): Promise<HttpResponse<"pauseJob">> {
   const { body, ctx } = request;
   const move = (id: string, options: JobChangeOptions) =>
-    jobsOf(ctx, deps).pause(id, { ...options, reason: body?.reason });
+    jobsOf(ctx, deps).pause(id, { ...options, reason: body.reason });
   return moved("pauseJob", request, deps, move);
 }
 
@@ -177,7 +177,7 @@ export async function resumeJob(
   deps: HttpDeps,
 ): Promise<HttpResponse<"resumeJob">> {
   const { body, ctx } = request;
-  const { run_now: runNow = false, at } = body ?? {};
+  const { run_now: runNow = false, at } = body;
   if (runNow && at !== undefined) {
     throw new ServiceError("invalid_request", "run_now and at cannot be combined.", { param: "at" });
   }
@@ -196,7 +196,7 @@ async function moved<K extends "pauseJob" | "resumeJob">(
   move: (id: string, options: JobChangeOptions) => Promise<Job>,
 ) {
   const { id } = await findJob(path.job_id, ctx, deps);
-  const once = { ctx, key: headers["idempotency-key"], operation, content: [id, body ?? {}] };
+  const once = { ctx, key: headers["idempotency-key"], operation, content: [id, body] };
   const { isReplayed } = await actOnce<Made>(once, deps, async (record) => {
     const alsoRecord = (tx: Tx) => record(tx, { id });
     await move(id, { ...versionCheck(headers), actor: ctx.identity.name, alsoRecord });

@@ -148,7 +148,7 @@ const NOT_ONE: ReadonlySet<string> = new Set(["origin", "all"]);
 
 /** POST /v1/outbox/{message_id}/retry */
 export async function retryMessage(
-  { path, headers, body = {}, ctx }: HttpRequest<"retryMessage", HttpContext>,
+  { path, headers, body, ctx }: HttpRequest<"retryMessage", HttpContext>,
   deps: HttpDeps,
 ): Promise<HttpResponse<"retryMessage">> {
   const acceptsDuplicate = body.accept_duplicate === true;

@@ -39,7 +39,7 @@ export async function getPlatform(
  * the first.
  */
 export async function testPlatform(
-  { path, headers, body = {}, ctx, signal }: HttpRequest<"testPlatform", HttpContext>,
+  { path, headers, body, ctx, signal }: HttpRequest<"testPlatform", HttpContext>,
   deps: HttpDeps,
 ): Promise<HttpResponse<"testPlatform">> {
   const key = headers["idempotency-key"];
@@ -54,7 +54,7 @@ export async function testPlatform(
 
 interface Test {
   readonly name: string;
-  readonly body: NonNullable<HttpRequest<"testPlatform", HttpContext>["body"]>;
+  readonly body: HttpRequest<"testPlatform", HttpContext>["body"];
   readonly signal: AbortSignal;
 }
 

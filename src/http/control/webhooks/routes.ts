@@ -1,4 +1,4 @@
-import type { Route } from "../../../../generated/http/client/types.gen.ts";
+import type { Route, WebhookResult } from "../../../../generated/http/client/types.gen.ts";
 import type { WebhookRouteConfig } from "../../../../generated/config/types.gen.ts";
 import { ServiceError } from "../../../base/errors.ts";
 import { redact, redactValue } from "../../../base/observe.ts";
@@ -159,12 +159,28 @@ export async function rotateRouteSecret(
 
 /** POST /v1/webhooks/routes/{route_name}/test: stores and sends nothing, but runs the script of the route. */
 export async function testRoute(
-  { path, body, ctx }: HttpRequest<"testRoute", HttpContext>,
+  { path, headers, body, ctx }: HttpRequest<"testRoute", HttpContext>,
   deps: HttpDeps,
 ): Promise<HttpResponse<"testRoute">> {
-  const { payload, event, headers = {}, skip_script: skipsScript } = body;
+  const key = headers["idempotency-key"];
+  // Headers and payloads may hold secrets, whose hash could be guessed.
+  const once = { ctx, key, operation: "testRoute", content: [path.route_name, redactValue(body)] };
+  const { result, isReplayed } = await actOnce<WebhookResult>(once, deps, async (record) => {
+    const made = await runTest(path.route_name, body, ctx, deps);
+    if (key !== undefined) await deps.store.write((tx) => record(tx, made));
+    return made;
+  });
+  return { status: 200, headers: replayedHeader(isReplayed), body: result };
+}
+
+async function runTest(
+  name: string,
+  { payload, event, headers = {}, skip_script: skipsScript }: HttpRequest<"testRoute", HttpContext>["body"],
+  ctx: HttpContext,
+  deps: HttpDeps,
+): Promise<WebhookResult> {
   const webhooks = await deps.webhooks();
-  const managed = await webhooks.routes.get(path.route_name, ownerFilter(ctx));
+  const managed = await webhooks.routes.get(name, ownerFilter(ctx));
   const result = await webhooks.test(webhooks.routes.usable(managed), {
     payload,
     event,
@@ -172,7 +188,7 @@ export async function testRoute(
     why: `tested by ${ctx.identity.name}`,
     skipsScript,
   });
-  return { status: 200, body: showResult(result) };
+  return showResult(result);
 }
 
 /** Returns the headers with names in lower case. ServiceError `invalid_request` for one that HTTP cannot carry. */
