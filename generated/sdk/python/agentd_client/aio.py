@@ -482,7 +482,8 @@ class AsyncAgentClient(AsyncBase):
             limit: Default 20.
             after: `last_id` of the previous page.
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners.
+                reads the data of all owners; a session whose id other owners use, too, is then found only
+                by the name of its owner.
         """
         request = Request(
             "GET",
@@ -577,8 +578,9 @@ class AsyncAgentClient(AsyncBase):
 
         Args:
             wait: In seconds.
-            agent_owner: With the scope admin: the owner whom the request acts for. The run belongs to
-                that owner.
+            agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
+                reads the data of all owners; a session whose id other owners use, too, is then found only
+                by the name of its owner.
         """
         request = Request(
             "GET",
@@ -615,8 +617,9 @@ class AsyncAgentClient(AsyncBase):
         Args:
             after: Number of the last event already received.
             last_event_id: Number of the last event already received.
-            agent_owner: With the scope admin: the owner whom the request acts for. The run belongs to
-                that owner.
+            agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
+                reads the data of all owners; a session whose id other owners use, too, is then found only
+                by the name of its owner.
         """
         request = Request(
             "GET",
@@ -650,7 +653,8 @@ class AsyncAgentClient(AsyncBase):
         Args:
             include: content: also the input and the end of the result of tool calls.
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners.
+                reads the data of all owners; a session whose id other owners use, too, is then found only
+                by the name of its owner.
         """
         request = Request(
             "GET",
@@ -797,7 +801,8 @@ class AsyncAgentClient(AsyncBase):
             limit: Default 20.
             after: `last_id` of the previous page.
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners.
+                reads the data of all owners; a session whose id other owners use, too, is then found only
+                by the name of its owner.
         """
         request = Request(
             "GET",
@@ -844,7 +849,8 @@ class AsyncAgentClient(AsyncBase):
             dry_run: True validates the request and returns the result, but stores and sends nothing.
                 Default false.
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners.
+                reads the data of all owners; a session whose id other owners use, too, is then found only
+                by the name of its owner.
             idempotency_key: 1 to 255 visible ASCII characters. Repeating a request with the same key
                 returns the first result, or joins the first request while it is in progress. The same key
                 with a different request returns 409.
@@ -879,7 +885,8 @@ class AsyncAgentClient(AsyncBase):
 
         Args:
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners.
+                reads the data of all owners; a session whose id other owners use, too, is then found only
+                by the name of its owner.
             if_none_match: Returns 304 if the current version has this ETag.
         """
         request = Request(
@@ -912,7 +919,8 @@ class AsyncAgentClient(AsyncBase):
         Args:
             force: True stops its runs first. Default false.
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners.
+                reads the data of all owners; a session whose id other owners use, too, is then found only
+                by the name of its owner.
             if_match: Changes only the version with this ETag.
         """
         request = Request(
@@ -948,7 +956,8 @@ class AsyncAgentClient(AsyncBase):
             dry_run: True validates the request and returns the result, but stores and sends nothing.
                 Default false.
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners.
+                reads the data of all owners; a session whose id other owners use, too, is then found only
+                by the name of its owner.
             if_match: Changes only the version with this ETag.
         """
         request = Request(
@@ -986,7 +995,8 @@ class AsyncAgentClient(AsyncBase):
             limit: Default 20.
             after: `last_id` of the previous page.
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners.
+                reads the data of all owners; a session whose id other owners use, too, is then found only
+                by the name of its owner.
         """
         request = Request(
             "GET",
@@ -1019,7 +1029,8 @@ class AsyncAgentClient(AsyncBase):
             sequence: The `sequence` of the message.
             index: Position in the `attachments` of the message, from 0.
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners.
+                reads the data of all owners; a session whose id other owners use, too, is then found only
+                by the name of its owner.
         """
         request = Request(
             "GET",
@@ -1059,7 +1070,8 @@ class AsyncAgentClient(AsyncBase):
             limit: Default 20.
             after: `last_id` of the previous page.
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners.
+                reads the data of all owners; a session whose id other owners use, too, is then found only
+                by the name of its owner.
         """
         request = Request(
             "GET",
@@ -1098,7 +1110,8 @@ class AsyncAgentClient(AsyncBase):
         Args:
             wait: Waits up to this many seconds for its answer.
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners.
+                reads the data of all owners; a session whose id other owners use, too, is then found only
+                by the name of its owner.
         """
         request = Request(
             "GET",
@@ -1131,7 +1144,8 @@ class AsyncAgentClient(AsyncBase):
 
         Args:
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners.
+                reads the data of all owners; a session whose id other owners use, too, is then found only
+                by the name of its owner.
             idempotency_key: 1 to 255 visible ASCII characters. Repeating a request with the same key
                 returns the first result, or joins the first request while it is in progress. The same key
                 with a different request returns 409.
@@ -1173,7 +1187,8 @@ class AsyncAgentClient(AsyncBase):
             limit: Default 20.
             after: `last_id` of the previous page.
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners.
+                reads the data of all owners; a session whose id other owners use, too, is then found only
+                by the name of its owner.
         """
         request = Request(
             "GET",
@@ -1215,7 +1230,8 @@ class AsyncAgentClient(AsyncBase):
             dry_run: True validates the request and returns the result, but stores and sends nothing.
                 Default false.
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners.
+                reads the data of all owners; a session whose id other owners use, too, is then found only
+                by the name of its owner.
             idempotency_key: 1 to 255 visible ASCII characters. Repeating a request with the same key
                 returns the first result, or joins the first request while it is in progress. The same key
                 with a different request returns 409.
@@ -1255,7 +1271,8 @@ class AsyncAgentClient(AsyncBase):
             dry_run: True validates the request and returns the result, but stores and sends nothing.
                 Default false.
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners.
+                reads the data of all owners; a session whose id other owners use, too, is then found only
+                by the name of its owner.
             idempotency_key: 1 to 255 visible ASCII characters. Repeating a request with the same key
                 returns the first result, or joins the first request while it is in progress. The same key
                 with a different request returns 409.
@@ -1290,7 +1307,8 @@ class AsyncAgentClient(AsyncBase):
 
         Args:
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners.
+                reads the data of all owners; a session whose id other owners use, too, is then found only
+                by the name of its owner.
             if_none_match: Returns 304 if the current version has this ETag.
         """
         request = Request(
@@ -1325,7 +1343,8 @@ class AsyncAgentClient(AsyncBase):
             keep_outputs: True keeps the files of its outputs. Default false.
             stop: True also stops its active runs. Default false.
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners.
+                reads the data of all owners; a session whose id other owners use, too, is then found only
+                by the name of its owner.
             if_match: Changes only the version with this ETag.
         """
         request = Request(
@@ -1359,7 +1378,8 @@ class AsyncAgentClient(AsyncBase):
             dry_run: True validates the request and returns the result, but stores and sends nothing.
                 Default false.
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners.
+                reads the data of all owners; a session whose id other owners use, too, is then found only
+                by the name of its owner.
             if_match: Changes only the version with this ETag.
         """
         request = Request(
@@ -1394,7 +1414,8 @@ class AsyncAgentClient(AsyncBase):
 
         Args:
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners.
+                reads the data of all owners; a session whose id other owners use, too, is then found only
+                by the name of its owner.
             if_match: Changes only the version with this ETag.
             idempotency_key: 1 to 255 visible ASCII characters. Repeating a request with the same key
                 returns the first result, or joins the first request while it is in progress. The same key
@@ -1431,7 +1452,8 @@ class AsyncAgentClient(AsyncBase):
 
         Args:
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners.
+                reads the data of all owners; a session whose id other owners use, too, is then found only
+                by the name of its owner.
             if_match: Changes only the version with this ETag.
             idempotency_key: 1 to 255 visible ASCII characters. Repeating a request with the same key
                 returns the first result, or joins the first request while it is in progress. The same key
@@ -1470,7 +1492,8 @@ class AsyncAgentClient(AsyncBase):
         Args:
             wait: Waits up to this many seconds for the end of the run.
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners.
+                reads the data of all owners; a session whose id other owners use, too, is then found only
+                by the name of its owner.
             if_match: Changes only the version with this ETag.
             idempotency_key: 1 to 255 visible ASCII characters. Repeating a request with the same key
                 returns the first result, or joins the first request while it is in progress. The same key
@@ -1512,7 +1535,8 @@ class AsyncAgentClient(AsyncBase):
             limit: Default 20.
             after: `last_id` of the previous page.
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners.
+                reads the data of all owners; a session whose id other owners use, too, is then found only
+                by the name of its owner.
         """
         request = Request(
             "GET",
@@ -1560,7 +1584,8 @@ class AsyncAgentClient(AsyncBase):
             limit: Default 20.
             after: `last_id` of the previous page.
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners.
+                reads the data of all owners; a session whose id other owners use, too, is then found only
+                by the name of its owner.
         """
         request = Request(
             "GET",
@@ -1601,7 +1626,8 @@ class AsyncAgentClient(AsyncBase):
         Args:
             include: messages: the outbound messages.
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners.
+                reads the data of all owners; a session whose id other owners use, too, is then found only
+                by the name of its owner.
         """
         request = Request(
             "GET",
@@ -1632,7 +1658,8 @@ class AsyncAgentClient(AsyncBase):
 
         Args:
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners.
+                reads the data of all owners; a session whose id other owners use, too, is then found only
+                by the name of its owner.
         """
         request = Request(
             "GET",
@@ -1668,7 +1695,8 @@ class AsyncAgentClient(AsyncBase):
             to: Exclusive. Unix time in seconds, or RFC 3339.
             job_id: Only this job.
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners.
+                reads the data of all owners; a session whose id other owners use, too, is then found only
+                by the name of its owner.
         """
         request = Request(
             "GET",
@@ -1695,7 +1723,8 @@ class AsyncAgentClient(AsyncBase):
 
         Args:
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners.
+                reads the data of all owners; a session whose id other owners use, too, is then found only
+                by the name of its owner.
         """
         request = Request(
             "GET",
@@ -1731,7 +1760,8 @@ class AsyncAgentClient(AsyncBase):
             time_zone: IANA name. Default: the configured zone.
             count: Number of times. Default 5.
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners.
+                reads the data of all owners; a session whose id other owners use, too, is then found only
+                by the name of its owner.
         """
         request = Request(
             "GET",
@@ -1776,7 +1806,8 @@ class AsyncAgentClient(AsyncBase):
             limit: Default 20.
             after: `last_id` of the previous page.
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners.
+                reads the data of all owners; a session whose id other owners use, too, is then found only
+                by the name of its owner.
         """
         request = Request(
             "GET",
@@ -1822,7 +1853,8 @@ class AsyncAgentClient(AsyncBase):
             dry_run: True validates the request and returns the result, but stores and sends nothing.
                 Default false.
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners.
+                reads the data of all owners; a session whose id other owners use, too, is then found only
+                by the name of its owner.
             idempotency_key: 1 to 255 visible ASCII characters. Repeating a request with the same key
                 returns the first result, or joins the first request while it is in progress. The same key
                 with a different request returns 409.
@@ -1861,7 +1893,8 @@ class AsyncAgentClient(AsyncBase):
             dry_run: True validates the request and returns the result, but stores and sends nothing.
                 Default false.
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners.
+                reads the data of all owners; a session whose id other owners use, too, is then found only
+                by the name of its owner.
             idempotency_key: 1 to 255 visible ASCII characters. Repeating a request with the same key
                 returns the first result, or joins the first request while it is in progress. The same key
                 with a different request returns 409.
@@ -1900,7 +1933,8 @@ class AsyncAgentClient(AsyncBase):
             dry_run: True validates the request and returns the result, but stores and sends nothing.
                 Default false.
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners.
+                reads the data of all owners; a session whose id other owners use, too, is then found only
+                by the name of its owner.
             idempotency_key: 1 to 255 visible ASCII characters. Repeating a request with the same key
                 returns the first result, or joins the first request while it is in progress. The same key
                 with a different request returns 409.
@@ -1934,7 +1968,8 @@ class AsyncAgentClient(AsyncBase):
         Args:
             include: text: the text of messages; also requires the scope messages.
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners.
+                reads the data of all owners; a session whose id other owners use, too, is then found only
+                by the name of its owner.
         """
         request = Request(
             "GET",
@@ -1967,7 +2002,8 @@ class AsyncAgentClient(AsyncBase):
 
         Args:
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners.
+                reads the data of all owners; a session whose id other owners use, too, is then found only
+                by the name of its owner.
             idempotency_key: 1 to 255 visible ASCII characters. Repeating a request with the same key
                 returns the first result, or joins the first request while it is in progress. The same key
                 with a different request returns 409.
@@ -2001,7 +2037,8 @@ class AsyncAgentClient(AsyncBase):
 
         Args:
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners.
+                reads the data of all owners; a session whose id other owners use, too, is then found only
+                by the name of its owner.
             idempotency_key: 1 to 255 visible ASCII characters. Repeating a request with the same key
                 returns the first result, or joins the first request while it is in progress. The same key
                 with a different request returns 409.
@@ -2057,7 +2094,8 @@ class AsyncAgentClient(AsyncBase):
             limit: Default 20.
             after: `last_id` of the previous page.
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners.
+                reads the data of all owners; a session whose id other owners use, too, is then found only
+                by the name of its owner.
         """
         request = Request(
             "GET",
@@ -2102,7 +2140,8 @@ class AsyncAgentClient(AsyncBase):
             limit: Default 20.
             after: `last_id` of the previous page.
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners.
+                reads the data of all owners; a session whose id other owners use, too, is then found only
+                by the name of its owner.
         """
         request = Request(
             "GET",
@@ -2139,7 +2178,8 @@ class AsyncAgentClient(AsyncBase):
             limit: Default 20.
             after: `last_id` of the previous page.
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners.
+                reads the data of all owners; a session whose id other owners use, too, is then found only
+                by the name of its owner.
         """
         request = Request(
             "GET",
@@ -2172,7 +2212,8 @@ class AsyncAgentClient(AsyncBase):
             limit: Default 20.
             after: `last_id` of the previous page.
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners.
+                reads the data of all owners; a session whose id other owners use, too, is then found only
+                by the name of its owner.
         """
         request = Request(
             "GET",
@@ -2204,7 +2245,8 @@ class AsyncAgentClient(AsyncBase):
 
         Args:
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners.
+                reads the data of all owners; a session whose id other owners use, too, is then found only
+                by the name of its owner.
             idempotency_key: 1 to 255 visible ASCII characters. Repeating a request with the same key
                 returns the first result, or joins the first request while it is in progress. The same key
                 with a different request returns 409.
@@ -2239,7 +2281,8 @@ class AsyncAgentClient(AsyncBase):
 
         Args:
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners.
+                reads the data of all owners; a session whose id other owners use, too, is then found only
+                by the name of its owner.
             idempotency_key: 1 to 255 visible ASCII characters. Repeating a request with the same key
                 returns the first result, or joins the first request while it is in progress. The same key
                 with a different request returns 409.
@@ -2276,7 +2319,8 @@ class AsyncAgentClient(AsyncBase):
             limit: Default 20.
             after: `last_id` of the previous page.
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners.
+                reads the data of all owners; a session whose id other owners use, too, is then found only
+                by the name of its owner.
         """
         request = Request(
             "GET",
@@ -2307,7 +2351,8 @@ class AsyncAgentClient(AsyncBase):
             skill: Name of the skill.
             include: `instructions` adds the text of the skill.
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners.
+                reads the data of all owners; a session whose id other owners use, too, is then found only
+                by the name of its owner.
         """
         request = Request(
             "GET",
@@ -2338,7 +2383,8 @@ class AsyncAgentClient(AsyncBase):
             limit: Default 20.
             after: `last_id` of the previous page.
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners.
+                reads the data of all owners; a session whose id other owners use, too, is then found only
+                by the name of its owner.
         """
         request = Request(
             "GET",
@@ -2375,7 +2421,8 @@ class AsyncAgentClient(AsyncBase):
             limit: Default 20.
             after: `last_id` of the previous page.
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners.
+                reads the data of all owners; a session whose id other owners use, too, is then found only
+                by the name of its owner.
         """
         request = Request(
             "GET",
@@ -2406,7 +2453,8 @@ class AsyncAgentClient(AsyncBase):
             limit: Default 20.
             after: `last_id` of the previous page.
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners.
+                reads the data of all owners; a session whose id other owners use, too, is then found only
+                by the name of its owner.
         """
         request = Request(
             "GET",
@@ -2438,7 +2486,8 @@ class AsyncAgentClient(AsyncBase):
 
         Args:
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners.
+                reads the data of all owners; a session whose id other owners use, too, is then found only
+                by the name of its owner.
             idempotency_key: 1 to 255 visible ASCII characters. Repeating a request with the same key
                 returns the first result, or joins the first request while it is in progress. The same key
                 with a different request returns 409.
@@ -2472,7 +2521,8 @@ class AsyncAgentClient(AsyncBase):
             limit: Default 20.
             after: `last_id` of the previous page.
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners.
+                reads the data of all owners; a session whose id other owners use, too, is then found only
+                by the name of its owner.
         """
         request = Request(
             "GET",
@@ -2500,7 +2550,8 @@ class AsyncAgentClient(AsyncBase):
 
         Args:
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners.
+                reads the data of all owners; a session whose id other owners use, too, is then found only
+                by the name of its owner.
         """
         request = Request(
             "GET",
@@ -2532,7 +2583,8 @@ class AsyncAgentClient(AsyncBase):
 
         Args:
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners.
+                reads the data of all owners; a session whose id other owners use, too, is then found only
+                by the name of its owner.
             idempotency_key: 1 to 255 visible ASCII characters. Repeating a request with the same key
                 returns the first result, or joins the first request while it is in progress. The same key
                 with a different request returns 409.
@@ -2938,7 +2990,8 @@ class AsyncAgentClient(AsyncBase):
             dry_run: True validates the request and returns the result, but stores and sends nothing.
                 Default false.
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners.
+                reads the data of all owners; a session whose id other owners use, too, is then found only
+                by the name of its owner.
             idempotency_key: 1 to 255 visible ASCII characters. Repeating a request with the same key
                 returns the first result, or joins the first request while it is in progress. The same key
                 with a different request returns 409.
@@ -2976,7 +3029,8 @@ class AsyncAgentClient(AsyncBase):
 
         Args:
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners.
+                reads the data of all owners; a session whose id other owners use, too, is then found only
+                by the name of its owner.
             idempotency_key: 1 to 255 visible ASCII characters. Repeating a request with the same key
                 returns the first result, or joins the first request while it is in progress. The same key
                 with a different request returns 409.
@@ -3012,7 +3066,8 @@ class AsyncAgentClient(AsyncBase):
 
         Args:
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners.
+                reads the data of all owners; a session whose id other owners use, too, is then found only
+                by the name of its owner.
             idempotency_key: 1 to 255 visible ASCII characters. Repeating a request with the same key
                 returns the first result, or joins the first request while it is in progress. The same key
                 with a different request returns 409.
@@ -3048,7 +3103,8 @@ class AsyncAgentClient(AsyncBase):
         Args:
             format: Default: json. Default "json".
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners.
+                reads the data of all owners; a session whose id other owners use, too, is then found only
+                by the name of its owner.
         """
         request = Request(
             "GET",
@@ -3089,7 +3145,8 @@ class AsyncAgentClient(AsyncBase):
             types_: Only these events, such as `message.completed,run.*`.
             after: Number of the last event already received.
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners.
+                reads the data of all owners; a session whose id other owners use, too, is then found only
+                by the name of its owner.
             last_event_id: Number of the last event already received.
         """
         request = Request(
@@ -3122,7 +3179,8 @@ class AsyncAgentClient(AsyncBase):
             limit: Default 20.
             after: `last_id` of the previous page.
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners.
+                reads the data of all owners; a session whose id other owners use, too, is then found only
+                by the name of its owner.
         """
         request = Request(
             "GET",
@@ -3152,7 +3210,8 @@ class AsyncAgentClient(AsyncBase):
 
         Args:
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners.
+                reads the data of all owners; a session whose id other owners use, too, is then found only
+                by the name of its owner.
         """
         request = Request(
             "DELETE",
@@ -3446,7 +3505,8 @@ class AsyncAgentClient(AsyncBase):
             limit: Default 20.
             after: `last_id` of the previous page.
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners.
+                reads the data of all owners; a session whose id other owners use, too, is then found only
+                by the name of its owner.
         """
         request = Request(
             "GET",
@@ -3481,7 +3541,8 @@ class AsyncAgentClient(AsyncBase):
             dry_run: True validates the request and returns the result, but stores and sends nothing.
                 Default false.
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners.
+                reads the data of all owners; a session whose id other owners use, too, is then found only
+                by the name of its owner.
             idempotency_key: 1 to 255 visible ASCII characters. Repeating a request with the same key
                 returns the first result, or joins the first request while it is in progress. The same key
                 with a different request returns 409.
@@ -3516,7 +3577,8 @@ class AsyncAgentClient(AsyncBase):
 
         Args:
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners.
+                reads the data of all owners; a session whose id other owners use, too, is then found only
+                by the name of its owner.
             if_none_match: Returns 304 if the current version has this ETag.
         """
         request = Request(
@@ -3548,7 +3610,8 @@ class AsyncAgentClient(AsyncBase):
 
         Args:
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners.
+                reads the data of all owners; a session whose id other owners use, too, is then found only
+                by the name of its owner.
             if_match: Changes only the version with this ETag.
         """
         request = Request(
@@ -3583,7 +3646,8 @@ class AsyncAgentClient(AsyncBase):
             dry_run: True validates the request and returns the result, but stores and sends nothing.
                 Default false.
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners.
+                reads the data of all owners; a session whose id other owners use, too, is then found only
+                by the name of its owner.
             if_match: Changes only the version with this ETag.
         """
         request = Request(
@@ -3619,7 +3683,8 @@ class AsyncAgentClient(AsyncBase):
 
         Args:
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners.
+                reads the data of all owners; a session whose id other owners use, too, is then found only
+                by the name of its owner.
             if_match: Changes only the version with this ETag.
             idempotency_key: 1 to 255 visible ASCII characters. Repeating a request with the same key
                 returns the first result, or joins the first request while it is in progress. The same key
@@ -3657,7 +3722,8 @@ class AsyncAgentClient(AsyncBase):
 
         Args:
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners.
+                reads the data of all owners; a session whose id other owners use, too, is then found only
+                by the name of its owner.
             idempotency_key: 1 to 255 visible ASCII characters. Repeating a request with the same key
                 returns the first result, or joins the first request while it is in progress. The same key
                 with a different request returns 409.
@@ -3705,7 +3771,8 @@ class AsyncAgentClient(AsyncBase):
             limit: Default 20.
             after: `last_id` of the previous page.
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners.
+                reads the data of all owners; a session whose id other owners use, too, is then found only
+                by the name of its owner.
         """
         request = Request(
             "GET",
@@ -3751,7 +3818,8 @@ class AsyncAgentClient(AsyncBase):
             dry_run: True validates the request and returns the result, but stores and sends nothing.
                 Default false.
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners.
+                reads the data of all owners; a session whose id other owners use, too, is then found only
+                by the name of its owner.
             idempotency_key: 1 to 255 visible ASCII characters. Repeating a request with the same key
                 returns the first result, or joins the first request while it is in progress. The same key
                 with a different request returns 409.
@@ -3786,7 +3854,8 @@ class AsyncAgentClient(AsyncBase):
             include: payload, rendered: the body and the rendered text. They also require the scope
                 webhooks.
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners.
+                reads the data of all owners; a session whose id other owners use, too, is then found only
+                by the name of its owner.
         """
         request = Request(
             "GET",
@@ -3822,7 +3891,8 @@ class AsyncAgentClient(AsyncBase):
             dry_run: True validates the request and returns the result, but stores and sends nothing.
                 Default false.
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners.
+                reads the data of all owners; a session whose id other owners use, too, is then found only
+                by the name of its owner.
             idempotency_key: 1 to 255 visible ASCII characters. Repeating a request with the same key
                 returns the first result, or joins the first request while it is in progress. The same key
                 with a different request returns 409.
@@ -3865,7 +3935,8 @@ class AsyncAgentClient(AsyncBase):
             after: Id of the last event already received, or a cursor of a frame or of the header
                 `X-Agent-Event-Cursor`.
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners.
+                reads the data of all owners; a session whose id other owners use, too, is then found only
+                by the name of its owner.
         """
         request = Request(
             "GET",
@@ -3907,7 +3978,8 @@ class AsyncAgentClient(AsyncBase):
             after: Id of the last event already received, or a cursor of a frame or of the header
                 `X-Agent-Event-Cursor`.
             agent_owner: With the scope admin: the owner whose data the request reads and changes. `*`
-                reads the data of all owners.
+                reads the data of all owners; a session whose id other owners use, too, is then found only
+                by the name of its owner.
             last_event_id: Id of the last event already received.
         """
         request = Request(
