@@ -1,6 +1,7 @@
 /** What tests of the outbox over HTTP share: messages in any status, and their changes. */
 import assert from "node:assert/strict";
 import type { Message } from "../../generated/http/client/types.gen.ts";
+import type { Store } from "../../src/store/store.ts";
 import type { OutboxRow } from "../../src/store/schema/tables.ts";
 import { storedChanges } from "./changes.ts";
 import type { TestService } from "./service.ts";
@@ -16,8 +17,12 @@ export interface NewRow {
   readonly text?: string;
 }
 
+interface WithStore {
+  readonly service: { readonly store: Store };
+}
+
 /** Adds messages that are due in an hour, or have ended. */
-export async function addMessages(service: TestService, count: number, row: NewRow = {}): Promise<string[]> {
+export async function addMessages(service: WithStore, count: number, row: NewRow = {}): Promise<string[]> {
   const { store } = service.service;
   const { status = "due", target = CHAT, ref = "run_1", owner = "default", text = "private words" } = row;
   return store.write(async (tx) => {
@@ -36,7 +41,7 @@ export async function addMessages(service: TestService, count: number, row: NewR
   });
 }
 
-export async function addMessage(service: TestService, row: NewRow = {}): Promise<string> {
+export async function addMessage(service: WithStore, row: NewRow = {}): Promise<string> {
   const [id] = await addMessages(service, 1, row);
   return id ?? assert.fail();
 }

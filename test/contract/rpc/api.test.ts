@@ -1,48 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { OperationMeta } from "../../../generated/http/contract.gen.ts";
-import { operations, type OperationId } from "../../../generated/http/server.gen.ts";
 import { connectSocket, type Json } from "../../harness/rpc.ts";
-import { KEY, startTestService } from "../../harness/service.ts";
+import { startTestService } from "../../harness/service.ts";
 import { WatchedClock } from "../../harness/watched-clock.ts";
 import { openSession, rpcScenario, takeTurn } from "./scenario.ts";
-
-/** One would end the service that the test works with; the others give a page of this server a cookie. */
-const LEFT_OUT: readonly string[] = ["drainService", "createConsoleSession", "deleteConsoleSession"];
-
-const all = (Object.entries(operations) as [OperationId, OperationMeta][]).filter(
-  ([id]) => !LEFT_OUT.includes(id),
-);
-
-test("api.call and HTTP answer the same for every operation", async () => {
-  await using service = await startTestService();
-  await using host = await connectSocket(service, `/api/ws?token=${KEY}`);
-  for (const [id, { method, route, path, body, responses }] of all) {
-    const { sse, json, raw } = responses["200"] ?? {};
-    // It streams, or answers with bytes.
-    if ((sse && !json) || raw?.startsWith("application/")) continue;
-    const names = Object.keys(path?.coerce ?? {});
-    const url = route.replace(/\{[^}]+\}/g, "nothing");
-    const response = await service.request(url, {
-      method,
-      redirect: "manual",
-      headers: { accept: "application/json" },
-      ...(body
-        ? { body: "{}", headers: { accept: "application/json", "content-type": "application/json" } }
-        : {}),
-    });
-    const text = await response.text();
-    const called = await host.result("api.call", {
-      operation: id,
-      path: Object.fromEntries(names.map((name) => [name, "nothing"])),
-      ...(body ? { body: {} } : {}),
-    });
-    assert.equal(called.status, response.status, `${id}: ${JSON.stringify(called.body)}`);
-    assert.deepEqual(outlineOf(called.body), outlineOf(parse(text)), id);
-    const { headers } = called;
-    assert.deepEqual(Object.keys(headers).sort(), headerNames(response.headers), id);
-  }
-});
 
 test("on a server without keys no key can be made over a connection either", async () => {
   await using service = await startTestService({ requireKey: false });
@@ -51,24 +12,6 @@ test("on a server without keys no key can be made over a connection either", asy
   const { status, body: answer } = await host.result("api.call", { operation: "createKey", body });
   assert.deepEqual([status, (answer as Json).error.code], [403, "auth_required"]);
 });
-
-/** The names in a value, and its error; ids, times and measurements differ from call to call. */
-function outlineOf(value: unknown): unknown {
-  if (typeof value !== "object" || value === null) return typeof value;
-  if ("error" in value && value.error !== null) return value;
-  return Object.keys(value).sort();
-}
-
-function parse(text: string): unknown {
-  if (text === "") return null;
-  return /^[[{]/.test(text) ? JSON.parse(text) : text;
-}
-
-/** Without those that the connection adds. */
-function headerNames(headers: Headers): readonly string[] {
-  const added = ["connection", "date", "keep-alive", "transfer-encoding", "content-length"];
-  return [...headers.keys()].filter((name) => !added.includes(name)).sort();
-}
 
 rpcScenario(
   "api.call",

@@ -2,11 +2,17 @@ import assert from "node:assert/strict";
 import { readFile, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
+import type { CommandDef } from "citty";
+import { subCommandNames, subCommandOf, worksOnServers } from "../../../src/cli/kit/command.ts";
+import { rootCommand } from "../../../src/cli/root.ts";
+import { openStore } from "../../../src/store/open.ts";
+import type { Store } from "../../../src/store/store.ts";
 import { agentd, type Outcome } from "../../harness/agentd.ts";
 import { keptAgentd } from "../../harness/kept-agentd.ts";
 import { createGatewayPlace, type GatewayPlace } from "../../harness/gateway.ts";
 import { sign } from "../../harness/webhook.ts";
 import { freePort } from "./free-port.ts";
+import { atHome, changes, exceptions, readsOf, settled, type Server } from "./server-commands.ts";
 import { createHome } from "../../unit/config/home-folder.ts";
 
 interface ShownDelivery {
@@ -14,10 +20,43 @@ interface ShownDelivery {
   readonly ended_at: number | null;
 }
 
-/** Returns the outcome without the name of who asked, since the user of this machine has no key, and ids of requests. */
+/**
+ * Returns the outcome without the name of who asked, since the user of this machine has no key, ids of requests, and the file of
+ * the configuration, which a server does not name.
+ */
 function comparable({ code, stdout, stderr }: Outcome): Outcome {
   const who = /(?<=\b(?:tested|replayed) by )[\w-]+/g;
-  return { code, stdout: stdout.replaceAll(who, "KEY").replaceAll(/\breq_\w+/g, "REQUEST"), stderr };
+  const file = /(?<="path": )(?:null|"[^"]*config\.yaml")/g;
+  const shown = stdout
+    .replaceAll(who, "KEY")
+    .replaceAll(/\breq_\w+/g, "REQUEST")
+    .replaceAll(file, "FILE");
+  return { code, stdout: shown, stderr };
+}
+
+/** Ids, secrets and times, and who asked: the user of this machine has no key. */
+const OWN =
+  /\b(?:agk_[\w.-]+|(?:[a-z]+_)+[0-9a-z]{20,}|[0-9a-f]{12}|\d{8}_\d{6}_[0-9a-f]{12}|\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-][\d:]+))|(?<="path": )(?:null|"[^"]*config\.yaml")|(?<=_at": )\d[\d.]*|(?<="(?:secret|answered_by|created_by)": ")[^"]+/g;
+
+/** Returns what a change printed, without what belongs to this one. Only a server can tell that it must restart for it. */
+function withoutOwn({ stdout }: Outcome, own: readonly string[]): string {
+  return own.reduce((left, each) => left.replaceAll(each, "THING"), stdout).replaceAll(OWN, "OWN");
+}
+
+/** Returns the names of each command that works on a server; an alias is the same command. */
+async function commandsOnServers(
+  command: CommandDef,
+  path: readonly string[] = [],
+  found = new Map<CommandDef, string[]>(),
+): Promise<ReadonlyMap<CommandDef, readonly string[]>> {
+  const below = await subCommandNames(command);
+  if (below.length === 0 && worksOnServers(command))
+    found.set(command, [...(found.get(command) ?? []), path.join(" ")]);
+  for (const name of below) {
+    const next = (await subCommandOf(command, name)) ?? assert.fail(name);
+    await commandsOnServers(next, [...path, name], found);
+  }
+  return found;
 }
 
 /** Runs the commands one after the other. */
@@ -34,6 +73,7 @@ const READER = "reader-key-0123456789abcdef";
 describe("agentd on a server", () => {
   let place: GatewayPlace;
   let client: Awaited<ReturnType<typeof createHome>>;
+  let store: Store;
   let url = "";
   let key = "";
 
@@ -49,8 +89,10 @@ describe("agentd on a server", () => {
     ({ url } = await place.start());
     key = await place.key();
     client = await createHome();
+    store = await openStore({ url: place.database });
   });
   after(async () => {
+    await store.close();
     await client[Symbol.asyncDispose]();
     await place[Symbol.asyncDispose]();
   });
@@ -91,67 +133,12 @@ describe("agentd on a server", () => {
     const route = JSON.parse(subscribed.stdout) as { readonly url: string; readonly secret: string };
     const delivery = await deliver(route);
     const id = /^Created job: (\w+)$/m.exec(created.stdout)?.[1] ?? assert.fail(created.stdout);
-    const commands: readonly (readonly string[])[] = [
-      ["cron", "list"],
-      ["cron", "list", "--all", "--json"],
-      ["cron", "show", id],
-      ["cron", "show", "tea", "--json"],
-      ["cron", "runs"],
-      ["cron", "runs", "tea", "--json"],
-      ["cron", "status"],
-      ["cron", "status", "--json"],
-      ["cron", "show", "nobody"],
-      ["runs", "list"],
-      ["runs", "list", "--json"],
-      ["runs", "show", run, "--json"],
-      ["runs", "follow", run, "--json"],
-      ["runs", "show", "run_nobody"],
-      ["keys", "list"],
-      ["keys", "list", "--json"],
-      ["usage", "--json"],
-      ["usage", "--by", "model"],
-      ["sessions", "list"],
-      ["sessions", "list", "--all", "--json"],
-      ["sessions", "show", session],
-      ["sessions", "show", session, "--json"],
-      ["sessions", "show", session, "--all", "--json"],
-      ["sessions", "export", session, "--format", "jsonl"],
-      ["sessions", "export", session, "--format", "markdown"],
-      ["sessions", "export", "nobody"],
-      ["platforms", "list"],
-      ["platforms", "list", "--json"],
-      ["outbox", "list"],
-      ["outbox", "list", "--json"],
-      ["outbox", "show", "out_nobody"],
-      ["config", "get", "cron"],
-      ["config", "get", "platforms.webhook", "--json"],
-      ["config", "get", "api_server.prot"],
-      ["skills", "list"],
-      ["skills", "show", "webhook-subscriptions", "--json"],
-      ["skills", "show", "nobody"],
-      ["tools", "list", "--json"],
-      ["questions", "list"],
-      ["questions", "list", "--status", "answered", "--json"],
-      ["questions", "show", "ask_nobody"],
-      ["grants", "list"],
-      ["grants", "list", "--json"],
-      ["events", "--types", "run.*,route.*"],
-      ["events", "--json", "--limit", "5"],
-      ["webhook", "list"],
-      ["webhook", "list", "--json"],
-      ["webhook", "remove", "nobody"],
-      ["webhook", "test", "nobody", "--dry-run"],
-      ["webhook", "test", "pushes", "--dry-run"],
-      ["webhook", "test", "pushes", "--dry-run", "--json"],
-      ["webhook", "deliveries", "list"],
-      ["webhook", "deliveries", "list", "--route", "pushes", "--json"],
-      ["webhook", "deliveries", "show", delivery],
-      ["webhook", "deliveries", "show", delivery, "--json"],
-      ["webhook", "deliveries", "replay", delivery, "--dry-run", "--json"],
-      ["webhook", "deliveries", "show", "dlv_nobody"],
-    ];
+    const commands = readsOf({ job: id, run, session, delivery, ...(await settled({ call, store })) });
     const [locals, remotes] = await Promise.all([
-      outcomesOf(commands, { AGENTD_HOME: place.home, AGENTD_DATABASE_URL: place.database }),
+      outcomesOf(
+        commands.map((words) => atHome(words, url)),
+        { AGENTD_HOME: place.home, AGENTD_DATABASE_URL: place.database },
+      ),
       outcomesOf(
         commands.map((words) => [...words, "--url", url]),
         { AGENTD_HOME: client.home, API_SERVER_KEY: key },
@@ -164,6 +151,47 @@ describe("agentd on a server", () => {
       assert.notEqual(local.stdout + local.stderr, "", words.join(" "));
     }
   });
+
+  it("each CLI command that changes something prints the same JSON with and without --url", async () => {
+    let count = 0;
+    for (const { words, make } of changes) {
+      const outcomeOf = async (run: (words: readonly string[]) => Promise<Outcome>) => {
+        const name = `thing-${++count}`;
+        const thing = (await make?.({ call, store }, name)) ?? name;
+        const outcome = await run([...words.map((word) => (word === "THING" ? thing : word)), "--json"]);
+        assert.equal(outcome.code, 0, `${words.join(" ")}: ${outcome.stderr}`);
+        return withoutOwn(outcome, [thing, name]);
+      };
+      const local = await outcomeOf((given) => here(...atHome(given, url)));
+      const remote = await outcomeOf((given) => there([...given, "--url", url]));
+      assert.deepEqual(remote, local, words.join(" "));
+    }
+  });
+
+  it("each CLI command that works on a server is compared with the home, or there is a reason not to", async () => {
+    const known = { job: "", run: "", session: "", delivery: "", question: "", message: "" };
+    const lines = [...readsOf(known), ...changes.map(({ words }) => words)].map((words) => words.join(" "));
+    const called = (name: string) => lines.some((line) => `${line} `.startsWith(`${name} `));
+    const commands = await commandsOnServers(rootCommand);
+    assert.ok(commands.size > 50, `${commands.size} commands`);
+    const missing = [...commands.values()].filter(
+      (names) => !names.some((name) => called(name) || name in exceptions),
+    );
+    assert.deepEqual(missing, [], "commands without a line in server-commands.ts");
+    const all = [...commands.values()].flat();
+    const stale = Object.keys(exceptions).filter((name) => !all.includes(name) || called(name));
+    assert.deepEqual(stale, [], "exceptions that are none");
+  });
+
+  /** Calls the server over HTTP. */
+  async function call(...[method, path, body]: Parameters<Server["call"]>): ReturnType<Server["call"]> {
+    const headers = { authorization: `Bearer ${key}`, "content-type": "application/json", "if-match": "*" };
+    const init = { method, headers, ...(body ? { body: JSON.stringify(body) } : {}) };
+    const response = await fetch(url + path, init);
+    const text = await response.text();
+    assert.ok(response.ok, `${method} ${path}: ${text}`);
+    return JSON.parse(text) as Record<string, string>;
+  }
 
   /** Sends an event to a route, and returns the id of its ended delivery. */
   async function deliver({
