@@ -55,8 +55,9 @@ export const notes: Readonly<Record<string, readonly string[]>> = {
       " the message, the delivery. The changes of a transaction are one row for each owner (five rows a webhook before: the" +
       " store alone took 24 us for them in groups of 26 webhooks, and takes 15 us now; 8 of these are their bytes in the" +
       " log). A transaction has about a hundred changes at this load.",
-    "The three kinds are processes that live side by side and take turns of 600 webhooks, since the speed of the machine" +
-      " changes by half within seconds. What remains is chance: two processes of the same kind differ by up to a tenth.",
+    "The two kinds of a row are processes that live side by side and take turns of 1,200 webhooks, since the speed of the" +
+      " machine changes by half within seconds. What remains is chance: two processes of the same kind differ by up to a" +
+      " tenth, so there are ten of each.",
     "With a subscriber, each commit read again what the process had just written, looked through up to 2,000 rows that were" +
       " kept, and made an exception for the end of each wait. Without these, a webhook with a subscriber costs 790 us where" +
       " it cost 929 (ten interleaved pairs of processes at a load of 27). What is left is two frames for each webhook and" +
