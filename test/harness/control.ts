@@ -5,6 +5,7 @@ import { callsOnce, testTool } from "./agent.ts";
 import type { FakeClock } from "./fake-clock.ts";
 import { post } from "./runs.ts";
 import type { TestService } from "./service.ts";
+import { untilVisible } from "./changes.ts";
 
 type Headers = Readonly<Record<string, string>>;
 
@@ -104,9 +105,6 @@ export async function completedJob(service: TestService): Promise<Job> {
 
 /** Every stored event. In PostgreSQL an event can be read once all older transactions of the server have ended. */
 export async function storedEvents<T>(service: TestService, query = "", headers: Headers = {}): Promise<T[]> {
-  const { read, feed } = service.service.store;
-  const count = async () => (await read.selectFrom("changes").select("id").execute()).length;
-  const visible = async () => (await feed.read({ after: { tx: 0, id: 0 }, limit: 100_000 })).length;
-  while ((await visible()) < (await count())) await new Promise((resolve) => setImmediate(resolve));
+  await untilVisible(service.service.store);
   return list<T>(service, `/v1/events${query}`, { accept: "application/json", ...headers });
 }

@@ -5,6 +5,7 @@ import type { FeedEvent, Route } from "../../generated/http/client/types.gen.ts"
 import { list } from "./control.ts";
 import { post } from "./runs.ts";
 import { KEY, type TestService } from "./service.ts";
+import { untilVisible } from "./changes.ts";
 
 const OTHER = "another-key-0123456789";
 const HOOKS = "webhook-key-0123456789";
@@ -39,9 +40,6 @@ export const file = (service: TestService) => join(service.home, "agentd", "webh
 
 /** The changes of routes. In PostgreSQL an event can be read once all older transactions of the server have ended. */
 export async function routeEvents(service: TestService): Promise<FeedEvent[]> {
-  const { read, feed } = service.service.store;
-  const count = async () => (await read.selectFrom("changes").select("id").execute()).length;
-  const visible = async () => (await feed.read({ after: { tx: 0, id: 0 }, limit: 100_000 })).length;
-  while ((await visible()) < (await count())) await new Promise((resolve) => setImmediate(resolve));
+  await untilVisible(service.service.store);
   return list<FeedEvent>(service, "/v1/events?types=route.*", { accept: "application/json" });
 }

@@ -10,6 +10,7 @@ import { assertError, scenario } from "../../harness/scenario.ts";
 import { KEY, startTestService, type TestService } from "../../harness/service.ts";
 import { readFrames } from "../../harness/sse.ts";
 import { WatchedClock } from "../../harness/watched-clock.ts";
+import { untilVisible } from "../../harness/changes.ts";
 
 const OTHER = "another-key-0123456789";
 const other = { authorization: `Bearer ${OTHER}` };
@@ -77,10 +78,7 @@ const isEnd = (frame: FeedFrame) =>
 
 /** Every stored event, but for the start of the service. In PostgreSQL an event can be read once all older transactions of the server have ended. */
 async function stored(service: TestService, query = "", headers: Record<string, string> = {}) {
-  const { read, feed } = service.service.store;
-  const count = async () => (await read.selectFrom("changes").select("id").execute()).length;
-  const visible = async () => (await feed.read({ after: { tx: 0, id: 0 }, limit: 100_000 })).length;
-  while ((await visible()) < (await count())) await new Promise((resolve) => setImmediate(resolve));
+  await untilVisible(service.service.store);
   const events = await list<FeedEvent>(service, `/v1/events${query}`, { ...json, ...headers });
   return events.filter(({ type }) => type !== "service.started");
 }

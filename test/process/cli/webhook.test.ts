@@ -304,9 +304,9 @@ test("subscribe and remove are in the feed of events, under the owner of the rou
     assert.deepEqual(
       rows.map(({ type, ref, owner, actor, data }) => [type, ref, owner, actor, data]),
       [
-        ["route.created", "mine", "default", "cli", '{"enabled":true}'],
-        ["route.updated", "mine", "ann", "cli", '{"enabled":true}'],
-        ["route.deleted", "mine", "ann", "cli", "{}"],
+        ["route.created", "mine", "default", "cli", { enabled: true }],
+        ["route.updated", "mine", "ann", "cli", { enabled: true }],
+        ["route.deleted", "mine", "ann", "cli", {}],
       ],
     );
   } finally {
