@@ -6,13 +6,22 @@ import { distancesFrom, readImports, type ImportGraph } from "./graph.ts";
 const folders = {
   main: ["test/unit", "test/contract", "test/flows", "test/compat"],
   process: ["test/process"],
+  scripts: ["test/scripts"],
   crash: ["test/crash"],
   console: ["test/console"],
 } as const;
 
 export type Suite = keyof typeof folders | "postgres" | "deno";
 
-export const suites: readonly Suite[] = ["main", "process", "crash", "console", "postgres", "deno"];
+export const suites: readonly Suite[] = [
+  "main",
+  "process",
+  "scripts",
+  "crash",
+  "console",
+  "postgres",
+  "deno",
+];
 
 export interface Selection {
   /** Sorted paths, relative to the working directory. */

@@ -2,8 +2,8 @@ import assert from "node:assert/strict";
 import { rm } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
-import { checkConfigSchema, lintSpecs } from "../../../scripts/lib/lint.ts";
-import { copySpecs, edit, makeFolder, run } from "../../unit/scripts/fixtures.ts";
+import { checkConfigSchema, lintSpecs } from "../../scripts/lib/lint.ts";
+import { copySpecs, edit, makeFolder, run } from "../unit/scripts/fixtures.ts";
 
 test("lint names the spec that breaks a rule", async (context) => {
   const specs = await copySpecs(context);

@@ -6,7 +6,7 @@ import { dirname, join, resolve } from "node:path";
 import process from "node:process";
 import { test, type TestContext } from "node:test";
 
-const script = resolve(import.meta.dirname, "../../../scripts/lint-words.ts");
+const script = resolve(import.meta.dirname, "../../scripts/lint-words.ts");
 
 async function lint(t: TestContext, files: Readonly<Record<string, string>>) {
   const root = await mkdtemp(join(tmpdir(), "agentd-words-"));

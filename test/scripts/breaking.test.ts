@@ -10,10 +10,10 @@ import {
   compareSpecs,
   newestRelease,
   type Comparison,
-} from "../../../scripts/lib/breaking.ts";
-import { bundleSpecs } from "../../../scripts/lib/bundle.ts";
-import { readJson, writeJson } from "../../../scripts/lib/files.ts";
-import { fixtureSpecs, makeFolder, run } from "../../unit/scripts/fixtures.ts";
+} from "../../scripts/lib/breaking.ts";
+import { bundleSpecs } from "../../scripts/lib/bundle.ts";
+import { readJson, writeJson } from "../../scripts/lib/files.ts";
+import { fixtureSpecs, makeFolder, run } from "../unit/scripts/fixtures.ts";
 
 let base = "";
 

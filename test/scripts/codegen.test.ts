@@ -3,15 +3,8 @@ import { cp, mkdtemp, readdir, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { basename, dirname, join } from "node:path";
 import { after, before, test, type TestContext } from "node:test";
-import { hashTree } from "../../../scripts/lib/files.ts";
-import {
-  copySpecs,
-  edit,
-  fixtureSpecs,
-  makeFolder,
-  run,
-  type Finished,
-} from "../../unit/scripts/fixtures.ts";
+import { hashTree } from "../../scripts/lib/files.ts";
+import { copySpecs, edit, fixtureSpecs, makeFolder, run, type Finished } from "../unit/scripts/fixtures.ts";
 
 let folder = "";
 let written: Finished;

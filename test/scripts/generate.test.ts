@@ -3,10 +3,10 @@ import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { after, before, test } from "node:test";
 import { tmpdir } from "node:os";
-import { findDrift } from "../../../scripts/lib/drift.ts";
-import { hashTree } from "../../../scripts/lib/files.ts";
-import { generate } from "../../../scripts/lib/generate.ts";
-import { copySpecs, edit, fixtureSpecs, makeFolder, run } from "../../unit/scripts/fixtures.ts";
+import { findDrift } from "../../scripts/lib/drift.ts";
+import { hashTree } from "../../scripts/lib/files.ts";
+import { generate } from "../../scripts/lib/generate.ts";
+import { copySpecs, edit, fixtureSpecs, makeFolder, run } from "../unit/scripts/fixtures.ts";
 
 let folder = "";
 let out = "";

@@ -5,9 +5,9 @@ import { copyFile, mkdir, writeFile } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
 import process from "node:process";
 import { test, type TestContext } from "node:test";
-import { makeFolder, type Finished } from "../../unit/scripts/fixtures.ts";
+import { makeFolder, type Finished } from "../unit/scripts/fixtures.ts";
 
-const root = resolve(import.meta.dirname, "../../..");
+const root = resolve(import.meta.dirname, "../..");
 const node = join(root, "node_modules/.bin/node");
 const { NODE_COMPILE_CACHE: cache } = process.env;
 
