@@ -29,6 +29,7 @@ class Rules {
   readonly questions = new Set<string>();
   readonly #tools = new Set<string>();
   readonly #subagents = new Set<string>();
+  readonly #requested = new Set<string>();
   readonly #begun = new Set<string>();
   readonly #completed = new Set<string>();
   #seq: number | undefined;
@@ -116,11 +117,18 @@ class Rules {
     }
   }
 
-  #subagent(type: string, { subagent_id: id }: Json): void {
+  /** One that was requested and never started, such as by an interrupt between the two, ends as interrupted. */
+  #subagent(type: string, { subagent_id: id, status }: Json): void {
+    const hasStarted = this.#subagents.has(id);
     if (type === "subagent.start") this.#subagents.add(id);
-    else if (type === "subagent.spawn_requested") assert.ok(!this.#subagents.has(id));
-    else assert.ok(this.#subagents.has(id), `${type} without its subagent.start`);
-    if (type === "subagent.complete") this.#subagents.delete(id);
+    else if (type === "subagent.spawn_requested") assert.ok(!hasStarted);
+    else if (type !== "subagent.complete" || status !== "interrupted" || !this.#requested.has(id))
+      assert.ok(hasStarted, `${type} without its subagent.start`);
+    if (type === "subagent.spawn_requested") this.#requested.add(id);
+    if (type === "subagent.complete") {
+      this.#subagents.delete(id);
+      this.#requested.delete(id);
+    }
   }
 }
 
