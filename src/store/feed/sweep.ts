@@ -22,8 +22,8 @@ interface Swept {
 
 /**
  * Deletes changes older than their retention, and those beyond the number that is kept; resolves to their number. Saves
- * the position up to which they are gone, so that no reader skips them silently. Changes of a transaction go together, and
- * the newest ones stay: SQLite continues its ids from them.
+ * the position up to which they are gone, so that no reader skips them silently. The changes of a row go together, and
+ * those of the newest stay: SQLite continues its ids from them.
  */
 export async function sweepChanges(
   batches: Batches,
