@@ -388,6 +388,7 @@ const changes = table(
   },
   ["tx", "id"],
   { by_owner: { columns: ["owner", "tx", "id"] } },
+  { hasLongRows: true },
 );
 
 /** An API key that was created while the service runs. Its value is not stored. */
