@@ -83,7 +83,7 @@ const openApiPythonClient: Generator = {
   },
 };
 
-/** As the tests of the Go client build: they find the standard library compiled. */
+/** As the tests of the Go client build: the standard library is compiled once. */
 const GO_BUILD = { CGO_ENABLED: "0", GOFLAGS: "-trimpath" };
 
 const oapiCodegen: Generator = {
@@ -92,7 +92,7 @@ const oapiCodegen: Generator = {
   needs: "go",
   async install(folder) {
     const tool = "github.com/oapi-codegen/oapi-codegen/v2/cmd/oapi-codegen@v2.8.2";
-    await run(["go", "install", tool], folder, { GOBIN: folder });
+    await run(["go", "install", tool], folder, { ...GO_BUILD, GOBIN: folder });
   },
   async build(folder, work) {
     // Frames of streams are named by an extension alone, so that pruning would drop them.

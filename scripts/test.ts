@@ -16,7 +16,7 @@ import { selectFiles, suites, type Suite } from "./test/suites.ts";
 const HELP = `node scripts/test.ts [SUITE] [PATH ...] [OPTIONS]
 
 Suites: main (default: all that runs in the process of the tests), process (what starts the program),
-scripts (what starts the tools of this repository), crash (what kills the program), console (the pages, in Chromium),
+clients (the client packages in each language), scripts (what starts the tools of this repository), crash (what kills the program), console (the pages, in Chromium),
 postgres (what can differ there; needs AGENTD_DATABASE_URL), deno (what can differ there).
 PATH: a folder or file below test/; only its tests run.
 
@@ -96,7 +96,7 @@ async function runSuite(signal?: AbortSignal): Promise<boolean> {
   const folder = await mkdtemp(join(await scratchParent(), "agentd-tests-"));
   try {
     if (suite === "deno") return await runOnDeno(files, environment(folder), folder);
-    if (files.some((file) => /^test\/(process|crash|console)\//.test(file))) await buildIfOlder();
+    if (files.some((file) => /^test\/(process|clients|crash|console)\//.test(file))) await buildIfOlder();
     if (!files.some((file) => file.startsWith("test/console/")))
       return await runOnNode(files, environment(folder), signal);
     await using browser = await startBrowser();

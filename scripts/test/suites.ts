@@ -6,6 +6,7 @@ import { distancesFrom, readImports, type ImportGraph } from "./graph.ts";
 const folders = {
   main: ["test/unit", "test/contract", "test/flows", "test/compat"],
   process: ["test/process"],
+  clients: ["test/clients"],
   scripts: ["test/scripts"],
   crash: ["test/crash"],
   console: ["test/console"],
@@ -16,6 +17,7 @@ export type Suite = keyof typeof folders | "postgres" | "deno";
 export const suites: readonly Suite[] = [
   "main",
   "process",
+  "clients",
   "scripts",
   "crash",
   "console",
@@ -43,7 +45,7 @@ export async function selectFiles(suite: Suite, paths: readonly string[]): Promi
  * each way to start the program.
  */
 async function selectForPostgres(): Promise<Selection> {
-  const { main, others, graph } = await readAll();
+  const { main, others, clients, graph } = await readAll();
   const opens = (file: string) => distancesFrom(graph, file).has(DATABASE);
   const opening = main.filter(opens);
   const queries = sourcesWhere(graph, (file) => SQL.test(graph.sources.get(file) ?? ""));
@@ -70,6 +72,7 @@ async function selectForPostgres(): Promise<Selection> {
       reason: "start the program without a database",
     },
     startingPart(graph, others.filter(opens)),
+    { files: clients, chosen: [], reason: "test clients, which know nothing of the database" },
   ]);
 }
 
@@ -78,10 +81,11 @@ async function selectForPostgres(): Promise<Selection> {
  * the nearest test through a surface; and a few for each way to start the program.
  */
 async function selectForDeno(): Promise<Selection> {
-  const { main, others, graph } = await readAll();
+  const { main, others, clients, graph } = await readAll();
   const borders = sourcesWhere(graph, (file) => graph.packages.get(file)?.some((name) => RUNTIME.test(name)));
   const touching = main.filter((file) => distanceTo(graph, file, borders) < Infinity);
   const packaged = others.filter((file) => distancesFrom(graph, file).has(PACKAGE));
+  const ofHosts = clients.filter((file) => file.startsWith(HOST_CLIENT));
   return selection([
     {
       files: main.filter((file) => !touching.includes(file)),
@@ -97,19 +101,21 @@ async function selectForDeno(): Promise<Selection> {
       ],
       reason: "are farther from each file that touches the runtime than those chosen",
     },
-    { files: packaged, chosen: [], reason: "start the installed package, which runs on Node" },
-    startingPart(
-      graph,
-      others.filter((file) => !packaged.includes(file)),
-      ON_EACH_RUNTIME,
-    ),
+    { files: packaged, chosen: [], reason: "start a package that runs on Node" },
+    startingPart(graph, [...others.filter((file) => !packaged.includes(file)), ...ofHosts], ON_EACH_RUNTIME),
+    {
+      files: clients.filter((file) => !ofHosts.includes(file)),
+      chosen: [],
+      reason: "test clients that Deno does not run, or that the tests of the gateway's client cover there",
+    },
   ]);
 }
 
 async function readAll() {
   const main = await filesBelow(folders.main);
   const others = await filesBelow([...folders.process, ...folders.crash]);
-  return { main, others, graph: await readImports([...main, ...others]) };
+  const clients = await filesBelow(folders.clients);
+  return { main, others, clients, graph: await readImports([...main, ...others, ...clients]) };
 }
 
 function sourcesWhere(graph: ImportGraph, fits: (file: string) => boolean | undefined): string[] {
@@ -145,8 +151,10 @@ const DATABASE = "test/harness/store.ts";
 const SQL = /\b(selectFrom|insertInto|updateTable|deleteFrom)\(|\bsql`|\btx\.(insert|update|delete)\(/;
 /** Through here tests start the program, or a child of their own. */
 const PROGRAM = "test/harness/program.ts";
-/** Through here tests start the package that they have packed and installed. */
-const PACKAGE = "test/process/package/installed.ts";
+/** Through here tests run the commands of the packed and installed package, and of the single executable. */
+const PACKAGE = "test/process/package/smoke.ts";
+/** Tests of the client that hosts of the gateway import, on Node or on Deno. */
+const HOST_CLIENT = "test/clients/gateway/";
 /** Modules that each runtime has in its own make, and the servers and drivers that stand on them. */
 const RUNTIME =
   /^node:(child_process|crypto|dns|fs|http|https|net|os|process|sqlite|stream|worker_threads|zlib)\b|^(h3|srvx|crossws|postgres|nodemailer|write-file-atomic)\b/;

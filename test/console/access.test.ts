@@ -59,7 +59,7 @@ test("the cookie without the header half opens nothing", async () => {
   await using shown = await startConsole();
   const page = await shown.open("/runs");
   await page.getByRole("heading", { name: "No run yet" }).waitFor();
-  shown.allow(/401|WebSocket connection to/);
+  shown.allow(/status of 401|WebSocket connection to/);
   for (const path of ["/v1/runs", "/v1/sessions", "/v1/keys", "/api/console/session", "/v1/config"])
     assert.match(await fetchFrom(page, path), /^401 /, path);
   const body = JSON.stringify({ input: "hello" });
@@ -86,7 +86,7 @@ test("a page on another port can neither read nor write", async () => {
     await composer(page).waitFor();
     const { url } = shown;
     const other = await shown.newPage();
-    shown.allow(/CORS|ERR_FAILED|40\d|WebSocket connection to/);
+    shown.allow(/CORS|ERR_FAILED|status of 40\d|WebSocket connection to/);
     await other.goto(`http://${host}/`);
     for (const path of ["/v1/runs", "/api/console/session", "/chat"])
       assert.match(await fetchFrom(other, url + path), /Failed to fetch/, path);
@@ -97,6 +97,8 @@ test("a page on another port can neither read nor write", async () => {
     assert.match(await fetchFrom(other, `${url}/v1/runs`, plain), /^0 opaque|Failed to fetch/);
     assert.match(await fetchFrom(other, `${url}/api/auth/ws-ticket`, { method: "POST" }), /Failed to fetch/);
     assert.equal(await opensSocket(other, `${url.replace("http", "ws")}/api/ws`), false);
+    // The browser may report it after the frame has loaded.
+    const refusal = other.waitForEvent("console", (message) => message.text().includes("frame-ancestors"));
     const framed = await other.evaluate(async (address) => {
       const frame = document.createElement("iframe");
       frame.src = address;
@@ -105,6 +107,7 @@ test("a page on another port can neither read nor write", async () => {
       await loaded;
       return frame.contentDocument === null;
     }, `${url}/chat`);
+    await refusal;
     assert.ok(framed, "the console is not shown in a frame that others can read");
     const { data } = await callApi<{ readonly data: readonly unknown[] }>(shown, "/v1/runs");
     assert.deepEqual(data, [], "nothing was started");
@@ -140,7 +143,7 @@ test("a removed key ends its sessions, with the socket of an open page", async (
     performance.getEntriesByType("resource").some(({ name }) => name.includes("palette-")),
   );
   await page.waitForLoadState("networkidle");
-  shown.allow(/401|WebSocket connection to/);
+  shown.allow(/status of 401|WebSocket connection to/);
   const removed = await shown.request(`/v1/keys/${id}`, { method: "DELETE" });
   assert.ok(removed.ok, await removed.text());
   // The page did nothing: the end of its socket brings it here.
@@ -200,7 +203,7 @@ test("two gateways on one host keep two sessions", async () => {
     await page.reload();
     await page.getByRole("heading", { name: "No run yet" }).waitFor();
   }
-  shown.allow(/401/);
+  shown.allow(/status of 401/);
   await second.getByRole("button", { name: "Sign out" }).click();
   await second.waitForURL(/\/login/);
   await first.reload();

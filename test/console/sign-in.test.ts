@@ -41,7 +41,7 @@ test("a code too old is refused", async (t) => {
     const sha256 = hash("sha256", link.split("#c=")[1] ?? "");
     assert.equal(await tx.update("console_codes", { sha256 }, { expires_at: Date.now() - 1 }), 1);
   });
-  shown.allow(/401/);
+  shown.allow(/status of 401/);
   await page.goto(link);
   await page.getByRole("alert").getByText("has expired").waitFor();
   assert.deepEqual(await shown.context.cookies(), []);
@@ -60,7 +60,7 @@ test("a phone code locks after five tries", async () => {
   });
   const { code } = (await made.json()) as { readonly code: string };
   assert.match(code, /^[0-9A-Z]{4}-[0-9A-Z]{4}$/);
-  shown.allow(/401/);
+  shown.allow(/status of 401/);
   await page.goto("/login");
   const attempt = async (typed: string) => {
     const answer = page.waitForResponse((response) => response.request().method() === "POST");
@@ -117,7 +117,7 @@ test("a wrong key is refused in words", async () => {
   await using shown = await startConsole();
   const { page } = shown;
   // The browser logs the refusal of its own accord.
-  shown.allow(/401/);
+  shown.allow(/status of 401/);
   await page.goto("/login");
   await page.getByLabel("Code or API key").fill("not-a-key-of-this-gateway");
   await page.getByRole("button", { name: "Sign in" }).click();
@@ -130,7 +130,7 @@ test("after signing out the socket is closed and the page asks for a sign-in", a
   const page = await shown.open();
   await composer(page).waitFor();
   // The page may be asking who is signed in at this moment.
-  shown.allow(/401/);
+  shown.allow(/status of 401/);
   const closed = page.waitForEvent("framenavigated");
   await page.getByRole("button", { name: "Sign out" }).click();
   await closed;

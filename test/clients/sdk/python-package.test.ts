@@ -1,10 +1,8 @@
 import assert from "node:assert/strict";
-import { spawn, spawnSync } from "node:child_process";
-import { existsSync } from "node:fs";
+import { spawn } from "node:child_process";
 import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
-import { homedir, tmpdir } from "node:os";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
-import process from "node:process";
 import { test } from "node:test";
 import type { Script } from "../../../src/agent/engines/scripted.ts";
 import { testTool } from "../../harness/agent.ts";
@@ -12,27 +10,11 @@ import { oncePerFile } from "../../harness/guard.ts";
 import { startCuttingProxy } from "../../harness/cutting-proxy.ts";
 import { programEnvironment } from "../../harness/program.ts";
 import { KEY, startTestService } from "../../harness/service.ts";
+import { missingPython, python, pythonSdk } from "./toolchain.ts";
 
-const sdk = join(import.meta.dirname, "../../../generated/sdk/python");
 const scripts = join(import.meta.dirname, "python");
 const READ_KEY = "read-key-0123456789abcdef";
 const ANSWER = "Every word of this comes as a piece of its own, and none is lost: äöü \u{1f40d}. ".repeat(4);
-
-/** Where `.ci/run` installs what the package and its tests need. */
-const prepared = join(homedir(), ".cache/agentd-python/bin/python");
-const interpreter = process.env["AGENTD_PYTHON"] ?? (existsSync(prepared) ? prepared : "python3");
-
-/** Why the tests of this file cannot run; undefined when they can. */
-function missingPython(): string | undefined {
-  const code = "import sys, httpx, mypy; print(*sys.version_info[:2])";
-  const found = spawnSync(interpreter, ["-c", code], { encoding: "utf8" });
-  if (found.error) return `${interpreter} is not installed`;
-  if (found.status !== 0) return `${interpreter} has no httpx or no mypy`;
-  const [major = 0, minor = 0] = found.stdout.trim().split(" ").map(Number);
-  return major === 3 && minor >= 10
-    ? undefined
-    : `it is Python ${major}.${minor}, and the package needs 3.10`;
-}
 
 const skip = missingPython() ?? false;
 
@@ -46,12 +28,15 @@ const cacheFolder = oncePerFile(async () => {
 });
 
 /** Runs Python with the package on its path, not installed, and returns what it printed. Every warning is an error. */
-async function python(args: readonly string[], env: Readonly<Record<string, string>> = {}): Promise<string> {
+async function runPython(
+  args: readonly string[],
+  env: Readonly<Record<string, string>> = {},
+): Promise<string> {
   const { path: cache } = await cacheFolder();
-  const child = spawn(interpreter, ["-W", "error", ...args], {
+  const child = spawn(python, ["-W", "error", ...args], {
     cwd: scripts,
     env: programEnvironment({
-      PYTHONPATH: `${sdk}:${scripts}`,
+      PYTHONPATH: `${pythonSdk}:${scripts}`,
       PYTHONPYCACHEPREFIX: cache,
       MYPY_CACHE_DIR: checked,
       ...env,
@@ -72,7 +57,7 @@ async function python(args: readonly string[], env: Readonly<Record<string, stri
 
 /** Writes each example of the README into `folder`, with the address of the service, and returns the files by heading. */
 async function writeExamples(folder: string, url: string): Promise<ReadonlyMap<string, string>> {
-  const readme = await readFile(join(sdk, "README.md"), "utf8");
+  const readme = await readFile(join(pythonSdk, "README.md"), "utf8");
   const files = new Map<string, string>();
   for (const [, heading = "", code = ""] of readme.matchAll(
     /^## ([^\n]+)\n[^#]*?^```python\n([^]*?)^```$/gm,
@@ -111,19 +96,19 @@ async function* holdUntil(signal: AbortSignal): AsyncGenerator<string> {
 }
 
 test("python: every file of the package compiles", { skip }, async () => {
-  await python(["-m", "compileall", "-q", sdk]);
+  await runPython(["-m", "compileall", "-q", pythonSdk]);
 });
 
 test("python: the package passes mypy --strict", { skip }, async () => {
-  await python(["-m", "mypy", "--strict", join(sdk, "agentd_client")]);
+  await runPython(["-m", "mypy", "--strict", join(pythonSdk, "agentd_client")]);
 });
 
 test("python: the parts of the package", { skip }, async () => {
-  await python(["-m", "unittest", "test_parts"]);
+  await runPython(["-m", "unittest", "test_parts"]);
 });
 
 test("python: both clients on the wire, against broken servers and connections", { skip }, async () => {
-  await python(["-m", "unittest", "test_wire"]);
+  await runPython(["-m", "unittest", "test_wire"]);
 });
 
 test("python: the examples of the README pass mypy --strict and do what they say", { skip }, async () => {
@@ -134,10 +119,10 @@ test("python: the examples of the README pass mypy --strict and do what they say
   const folder = await mkdtemp(join(tmpdir(), "agentd-examples-"));
   try {
     const files = await writeExamples(folder, service.url);
-    await python(["-m", "mypy", "--strict", ...files.values()]);
+    await runPython(["-m", "mypy", "--strict", ...files.values()]);
     const printed: Record<string, string> = {};
     for (const [heading, file] of files) {
-      printed[heading] = await python([file], { API_SERVER_KEY: KEY });
+      printed[heading] = await runPython([file], { API_SERVER_KEY: KEY });
     }
     assert.deepEqual(printed, {
       "The first call": "the answer\n",
@@ -170,7 +155,7 @@ test("python: both clients against the service, through proxies that cut", { ski
     Promise.all(sizes.map(async (bytes) => proxies.use(await startCuttingProxy(service.url, bytes))));
   const narrow = await open([1100, 1303, 1777]);
   const wide = await open([2111, 3001, 4444]);
-  await python(["-m", "unittest", "test_live"], {
+  await runPython(["-m", "unittest", "test_live"], {
     API_SERVER_KEY: "",
     AGENTD_URL: service.url,
     AGENTD_KEY: KEY,
