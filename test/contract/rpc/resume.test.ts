@@ -185,7 +185,8 @@ test("a cursor of another journal, or beyond the last event, is truncated withou
   await using host = await connectSocket(service);
   const { session_id: id } = await host.result("session.create");
   await host.result("prompt.submit", { session_id: id, text: "go" });
-  await heardTurn(host, id);
+  // The last event of the session, which may be behind the end of its turn.
+  await Promise.all([heardTurn(host, id), host.event("session.title")]);
   for (const cursor of [
     { epoch: "another", last_seen: 0 },
     { epoch: service.service.store.epoch, last_seen: 10_000 },
