@@ -106,6 +106,17 @@ test("the list of keys fits a terminal of 80x24", () => {
   }
 });
 
+test("what is typed at once with the key that closes the viewer is in the composer", () => {
+  const opened = openViewer(IDLE, [KEYS_PAGE]);
+  using screen = testScreen(opened);
+  screen.press("text:hello", "text:q/help", "enter");
+  assert.deepEqual(screen.calls, [["closeViewer"], ["closeViewer"]]);
+  screen.change(IDLE);
+  assert.match(screen.text(), /^› \/help *$/m);
+  screen.press("enter");
+  assert.deepEqual(screen.calls.at(-1), ["submit", "/help", undefined]);
+});
+
 test("a question of the agent goes before the viewer, and Ctrl-C closes the viewer before it interrupts", () => {
   const opened = openViewer({ ...IDLE, turn: TURN }, [KEYS_PAGE]);
   using screen = testScreen(opened);

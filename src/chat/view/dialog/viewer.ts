@@ -1,5 +1,6 @@
 /** The viewer: pages of long text that scroll in the live part of the screen. */
 import type { Viewer, ViewerPage } from "../../../client/conversation/state.ts";
+import { pressComposer } from "../composer/keys.ts";
 import { diffLines } from "../text/diff.ts";
 import { BLANK, cutLine, span, toOneLine, wrapText, type Line } from "../text/line.ts";
 import type { KeyName, Press } from "../keys.ts";
@@ -52,15 +53,27 @@ const END = 1_000_000;
 export function pressViewer(ui: Ui, own: ViewerUi, press: Press, context: InputContext): Ui {
   const { viewer } = context.state;
   if (viewer === undefined) return ui;
-  if ("text" in press) {
-    if (press.text === "q" || press.text === "?") context.actions.closeViewer();
-    return press.text === " " ? scroll(ui, own, viewer, { key: "page-down", ...context }) : ui;
-  }
+  if ("text" in press) return typeInViewer(ui, own, press.text, { viewer, ...context });
   if (CLOSING.has(press.key)) {
     context.actions.closeViewer();
     return ui;
   }
   return scroll(ui, own, viewer, { key: press.key, ...context });
+}
+
+interface TypeInput extends InputContext {
+  readonly viewer: Viewer;
+}
+
+/** Keys that arrive fast are one text: those behind the one that closes the viewer belong to the composer. */
+function typeInViewer(ui: Ui, own: ViewerUi, text: string, context: TypeInput): Ui {
+  const closing = text.search(/[q?]/);
+  if (closing === -1) {
+    return text === " " ? scroll(ui, own, context.viewer, { key: "page-down", ...context }) : ui;
+  }
+  context.actions.closeViewer();
+  const rest = text.slice(closing + 1);
+  return rest === "" ? ui : pressComposer(ui, { text: rest }, context);
 }
 
 const CLOSING: ReadonlySet<KeyName> = new Set(["escape", "enter", "output", "leave"]);
