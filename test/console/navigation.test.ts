@@ -77,6 +77,11 @@ test("Back restores filter and scroll, also after a reload of the page that was 
   for (let index = 0; index < 40; index++)
     await callApi(shown, "/v1/outbox", { target: "local", text: `Message ${index}` });
   const page = await shown.open("/outbox");
+  // Everything is delivered, and the page has heard of it: nothing moves below the click.
+  await page.waitForFunction(() => {
+    const counts = [...document.querySelectorAll(".outbox-count")].map((count) => count.textContent);
+    return counts.length === 4 && counts.every((count) => count === "0");
+  });
   await page.getByRole("button", { name: /^delivered/ }).click();
   await page.waitForURL("**/outbox?state=delivered");
   // A row that came later would move the others.

@@ -93,7 +93,7 @@ interface CountsProps {
 
 /** The states as filters, with how many messages are in those that are not over. */
 function Counts({ outbox, state }: CountsProps): JSX.Element {
-  const choice = (value: MessageStatus | "", word: string, count?: number) => (
+  const choice = (value: MessageStatus | "", word: string, count?: JSX.Element) => (
     <button
       key={value}
       type="button"
@@ -102,18 +102,28 @@ function Counts({ outbox, state }: CountsProps): JSX.Element {
       onClick={() => setQuery({ state: value })}
     >
       {word}
-      {count === undefined ? null : (
-        <span class={`outbox-count outbox-count-${count > 0 ? value : "none"}`}>{count}</span>
-      )}
+      {count}
     </button>
   );
   return (
     <div class="tabs outbox-states" role="group" aria-label="State">
       {choice("", "All")}
-      {COUNTED.map((status) => choice(status, STATUS[status][1], outbox?.[status]))}
+      {COUNTED.map((status) =>
+        choice(status, STATUS[status][1], <Count of={outbox?.[status]} status={status} />),
+      )}
       {OTHERS.map((status) => choice(status, STATUS[status][1]))}
     </div>
   );
+}
+
+interface CountProps {
+  readonly of: number | undefined;
+  readonly status: MessageStatus;
+}
+
+/** As wide before it is known: a press on what moves away meanwhile would be lost. */
+function Count({ of: count, status }: CountProps): JSX.Element {
+  return <span class={`outbox-count outbox-count-${count ? status : "none"}`}>{count ?? <>&nbsp;</>}</span>;
 }
 
 function platformsOf(
