@@ -72,7 +72,7 @@ async function selectForPostgres(): Promise<Selection> {
       reason: "start the program without a database",
     },
     startingPart(graph, others.filter(opens)),
-    { files: clients, chosen: [], reason: "test clients, which know nothing of the database" },
+    { files: clients, chosen: [], reason: "test client packages, which know nothing of the database" },
   ]);
 }
 
@@ -106,7 +106,7 @@ async function selectForDeno(): Promise<Selection> {
     {
       files: clients.filter((file) => !ofHosts.includes(file)),
       chosen: [],
-      reason: "test clients that Deno does not run, or that the tests of the gateway's client cover there",
+      reason: "test the other client packages",
     },
   ]);
 }

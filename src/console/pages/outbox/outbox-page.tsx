@@ -121,7 +121,7 @@ interface CountProps {
   readonly status: MessageStatus;
 }
 
-/** As wide before it is known: a press on what moves away meanwhile would be lost. */
+/** Takes its room before the count is known: a button that moves between press and release loses the click. */
 function Count({ of: count, status }: CountProps): JSX.Element {
   return <span class={`outbox-count outbox-count-${count ? status : "none"}`}>{count ?? <>&nbsp;</>}</span>;
 }
