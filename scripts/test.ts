@@ -17,7 +17,8 @@ const HELP = `node scripts/test.ts [SUITE] [PATH ...] [OPTIONS]
 
 Suites: main (default: all that runs in the process of the tests), process (what starts the program),
 clients (the client packages in each language), scripts (what starts the tools of this repository),
-crash (what kills the program), console (the pages, in Chromium), postgres (what can differ there; needs AGENTD_DATABASE_URL), deno (what can differ there).
+crash (what kills the program), console (the pages, in Chromium),
+postgres (what can differ there; needs AGENTD_DATABASE_URL), deno (what can differ there).
 PATH: a folder or file below test/; only its tests run.
 
   --watch        run again when a source or test changes
