@@ -2,7 +2,7 @@
 
 /**
  * The files that take longest, longest first, as `npm run test:console -- --slowest 10`, `npm run test:process -- --slowest 25`
- * and `npm test -- --slowest 10` list them: by their CPU time, or their duration where they wait. The order of the others matters little.
+ * `npm test -- --slowest 10` and `npm run test:postgres -- --slowest 10` list them: by their CPU time, or their duration where they wait. The order of the others matters little.
  */
 export const slowestFiles: readonly string[] = [
   "test/console/visit-kills.test.ts",
@@ -43,6 +43,7 @@ export const slowestFiles: readonly string[] = [
   "test/process/acp/permission.test.ts",
   "test/process/cli/argument-secrets.test.ts",
   "test/process/rpc/protocol.test.ts",
+  "test/unit/store/postgres.test.ts",
   "test/unit/agent/outage.test.ts",
   "test/flows/provider.test.ts",
   "test/contract/http/control-jobs-runs.test.ts",
