@@ -1,8 +1,9 @@
 /** The order in which the files of a suite run: a file that begins last and takes longest keeps one core busy alone. */
 
 /**
- * The files that take longest, longest first, as `npm run test:console -- --slowest 10`, `npm run test:process -- --slowest 25`
- * `npm test -- --slowest 10` and `npm run test:postgres -- --slowest 10` list them: by their CPU time, or their duration where they wait. The order of the others matters little.
+ * The files that take longest, longest first, as `npm run test:console -- --slowest 10`, `npm run test:process -- --slowest 25`,
+ * `npm test -- --slowest 10` and `npm run test:postgres -- --slowest 10` list them: by their CPU time, or their duration where
+ * they wait. The order of the others matters little.
  */
 export const slowestFiles: readonly string[] = [
   "test/console/visit-kills.test.ts",
