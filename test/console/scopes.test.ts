@@ -37,6 +37,8 @@ async function openAsReader(shown: ConsoleTest, path: string): Promise<Page> {
 
 async function loaded(page: Page): Promise<void> {
   await page.locator("h1").waitFor();
+  // It comes with what the key may do. Until then, pages are those of a key that may do everything.
+  await page.getByRole("button", { name: "Sign out" }).waitFor();
   await page.getByRole("status").filter({ hasText: "Loading" }).first().waitFor({ state: "detached" });
 }
 
