@@ -1,7 +1,14 @@
 import assert from "node:assert/strict";
 import { EventEmitter, once } from "node:events";
 import { test } from "node:test";
-import { composer, conversation, send, startConsole, type ConsoleTest } from "../harness/browser.ts";
+import {
+  composer,
+  connectedPage,
+  conversation,
+  send,
+  startConsole,
+  type ConsoleTest,
+} from "../harness/browser.ts";
 
 interface Message {
   readonly role: string;
@@ -70,8 +77,10 @@ test("a message written offline is sent once by the next page, when the tab was 
 
 test("what could not be read while the gateway was away is read when it is back", async () => {
   await using shown = await startConsole();
+  const isConnected = connectedPage(shown);
   const page = await shown.open("/outbox");
   await page.getByRole("heading", { name: "No message yet" }).waitFor();
+  await isConnected;
   await shown.kill();
   await page.getByText("The gateway does not answer.").waitFor();
   await page.getByRole("button", { name: /^delivered/ }).click();

@@ -73,6 +73,8 @@ test("the answer to one question never reaches the next one", async () => {
   assert.equal(await answer(shown, first!.id, "once"), 409);
   await card(page).getByRole("button", { name: "Deny" }).click();
   await card(page).waitFor({ state: "detached" });
+  // The card goes with the click, before the gateway has the answer.
+  await page.getByRole("button", { name: "Stop" }).waitFor({ state: "detached" });
   assert.deepEqual(await openQuestions(shown), []);
 });
 

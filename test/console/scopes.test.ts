@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Locator, Page } from "playwright-core";
 import type { RunAccepted } from "../../generated/http/client/types.gen.ts";
-import { startConsole, type ConsoleTest } from "../harness/browser.ts";
+import { composer, startConsole, type ConsoleTest } from "../harness/browser.ts";
 
 const PAGES = [
   "/chat",
@@ -37,8 +37,6 @@ async function openAsReader(shown: ConsoleTest, path: string): Promise<Page> {
 
 async function loaded(page: Page): Promise<void> {
   await page.locator("h1").waitFor();
-  // It comes with what the key may do. Until then, pages are those of a key that may do everything.
-  await page.getByRole("button", { name: "Sign out" }).waitFor();
   await page.getByRole("status").filter({ hasText: "Loading" }).first().waitFor({ state: "detached" });
 }
 
@@ -85,6 +83,21 @@ test("a key that may only read sees every page, and no control that the server w
   }
   assert.ok(count > 10, `only ${count} buttons were pressed`);
   assert.deepEqual([refused, writes], [[], []]);
+});
+
+test("the first page of a key that may only read shows nothing else, before the server says what it may do", async () => {
+  await using shown = await startConsole();
+  const answered = Promise.withResolvers<void>();
+  await shown.page.route("**/api/console/session", async (route) => {
+    if (route.request().method() === "GET") await answered.promise;
+    await route.continue();
+  });
+  const page = await openAsReader(shown, "/chat");
+  await page.getByRole("heading", { name: "Choose a session" }).waitFor();
+  assert.equal(await composer(page).count(), 0);
+  const answer = page.waitForResponse("**/api/console/session");
+  answered.resolve();
+  await answer;
 });
 
 test("a page that needs more than the key has says which scope is missing", async () => {

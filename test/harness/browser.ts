@@ -183,6 +183,11 @@ export function composer(page: Page) {
   return page.getByRole("textbox", { name: "Message" });
 }
 
+/** Resolves when the page has its socket: then it asks for the version of the console. */
+export async function connectedPage({ page }: ConsoleTest): Promise<void> {
+  await page.waitForResponse((response) => new URL(response.url()).pathname === "/chat");
+}
+
 /** What every page says while it does not reach the gateway. */
 export function awayBanner(page: Page) {
   return page.getByText("What you write is kept and sent when it is back.");

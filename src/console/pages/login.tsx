@@ -1,9 +1,10 @@
 /** The sign-in page: by the link of `agentd open`, by its short code, or with a key. */
 import { render, type JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
+import type { ConsoleSession } from "../../client/http.ts";
 import { AgentApiError, send } from "../../client/request.ts";
 import { applyTheme } from "../state/preferences.ts";
-import { keepToken, messageOf } from "../state/session.ts";
+import { keepSignIn, messageOf } from "../state/session.ts";
 import { Button, Field, Snippet } from "../ui/controls.tsx";
 
 applyTheme();
@@ -30,8 +31,7 @@ async function signIn(proof: { readonly code: string } | { readonly key: string 
     headers: { "content-type": "application/json" },
     body: JSON.stringify(proof),
   });
-  const { token } = (await response.json()) as { readonly token: string };
-  keepToken(token);
+  keepSignIn((await response.json()) as ConsoleSession);
   location.replace(nextAddress(location.search));
 }
 

@@ -1,11 +1,19 @@
 /** Who is signed in, what that key may do, and whether the server has a newer console. */
 import type { ConsoleSession, KeyScope } from "../../client/http.ts";
 import { connection, stopGateway } from "./gateway.ts";
-import { forgetToken, leaveForSignIn, request, withoutReads, writesDone } from "./session.ts";
+import {
+  forgetSignIn,
+  keepSession,
+  lastSession,
+  leaveForSignIn,
+  request,
+  withoutReads,
+  writesDone,
+} from "./session.ts";
 import { createStore, useStore, type Store } from "./store.ts";
 
-const store = createStore<ConsoleSession | undefined>(undefined);
-/** Undefined until it is known. */
+const store = createStore(lastSession());
+/** What was last known until the server answers; undefined before a first answer. */
 export const me: Store<ConsoleSession | undefined> = store;
 
 const RELOADED = "agentd.reloadedFor";
@@ -33,6 +41,7 @@ async function read(): Promise<boolean> {
   try {
     const session = await request<{ url: string }, ConsoleSession>({ url: "/api/console/session" });
     store.update(() => session);
+    keepSession(session);
     return true;
   } catch {
     return false;
@@ -51,7 +60,7 @@ async function reloadWhenUpdated(ownVersion: string): Promise<void> {
   location.reload();
 }
 
-/** Whether the key may do that. True until it is known, so that pages do not change while they open. */
+/** Whether the key may do that. True until it is known, which is without a sign-in: there, everybody may do everything. */
 export function useCan(scope: KeyScope): boolean {
   return useStore(
     me,
@@ -65,6 +74,6 @@ export async function signOut({ everywhere = false }: { readonly everywhere?: bo
   await stopGateway();
   const url = everywhere ? "/api/console/sessions" : "/api/console/session";
   await withoutReads(() => request<{ url: string }, unknown>({ url, method: "DELETE" }));
-  forgetToken();
+  forgetSignIn();
   leaveForSignIn();
 }

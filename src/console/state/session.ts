@@ -1,8 +1,10 @@
 /** Who is signed in, and requests in their name. */
+import type { ConsoleSession } from "../../client/http.ts";
 import { AgentConnectionError, send } from "../../client/request.ts";
 
 /** The half of the sign-in that the page keeps; the other half is a cookie that no script can read. */
 const TOKEN_KEY = "agentd.console.token";
+const SESSION_KEY = "agentd.console.session";
 const TOKEN_HEADER = "x-agentd-console";
 
 /** Returns the page's half of the sign-in; undefined without a sign-in. */
@@ -10,12 +12,31 @@ export function consoleToken(): string | undefined {
   return localStorage.getItem(TOKEN_KEY) ?? undefined;
 }
 
-export function keepToken(token: string): void {
-  localStorage.setItem(TOKEN_KEY, token);
+/** Keeps what a sign-in has answered for the pages that follow. */
+export function keepSignIn(session: ConsoleSession): void {
+  localStorage.setItem(TOKEN_KEY, session.token ?? "");
+  keepSession(session);
 }
 
-export function forgetToken(): void {
+export function forgetSignIn(): void {
   localStorage.removeItem(TOKEN_KEY);
+  localStorage.removeItem(SESSION_KEY);
+}
+
+/** Keeps who is signed in, so that the next page opens with what the key may do. */
+export function keepSession(session: ConsoleSession): void {
+  localStorage.setItem(SESSION_KEY, JSON.stringify({ ...session, token: null }));
+}
+
+/** Returns who was signed in when a page last asked. */
+export function lastSession(): ConsoleSession | undefined {
+  try {
+    const kept = JSON.parse(localStorage.getItem(SESSION_KEY) ?? "{}") as Partial<ConsoleSession>;
+    return Array.isArray(kept.scopes) ? (kept as ConsoleSession) : undefined;
+  } catch {
+    // Not written by this console.
+    return undefined;
+  }
 }
 
 /** A JSON operation as the generated types describe it. */
