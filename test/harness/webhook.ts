@@ -186,6 +186,13 @@ export class WebhookService implements AsyncDisposable {
     return entries.filter((entry) => entry["message"] === message);
   }
 
+  /** Resolves to the lines with this message once there is one: some are written after what they tell of is stored. */
+  async loggedSoon(message: string): Promise<readonly Readonly<Record<string, unknown>>[]> {
+    const logged = () => this.logged(message);
+    await this.recorded(() => logged().length > 0);
+    return logged();
+  }
+
   /** Stops the service and starts another on the same database and home. */
   async restart(options: WebhookServiceOptions = {}): Promise<WebhookService> {
     return new WebhookService(await this.test.restart(withReceiver(options)));

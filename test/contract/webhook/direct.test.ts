@@ -155,7 +155,7 @@ test("a message for an unknown target is given up with a log entry, and the rece
   };
   const id = await store.write((tx) => store.outbox.enqueue(tx, message));
   while ((await store.find("outbox", { id }))?.status !== "dead") await new Promise((r) => setTimeout(r, 10));
-  const [logged] = service.logged("cannot deliver a message; no attempt is left");
+  const [logged] = await service.loggedSoon("cannot deliver a message; no attempt is left");
   assert.match(JSON.stringify(logged), /carrier_pigeon/);
   assert.equal((await service.health()).status, 200);
 });

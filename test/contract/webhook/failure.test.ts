@@ -23,7 +23,7 @@ async function told(route: Partial<WebhookRouteConfig>) {
   const [row] = await service.recorded(([first]) => first?.status === "failed");
   const rows = await service.test.service.store.read.selectFrom("outbox").selectAll().orderBy("id").execute();
   const texts = rows.map(({ target, payload }) => [target, (JSON.parse(payload) as { text: string }).text]);
-  return { row, texts, logged: service.logged("the run of a webhook did not complete") };
+  return { row, texts, logged: await service.loggedSoon("the run of a webhook did not complete") };
 }
 
 const notice = "The agent could not finish this.";

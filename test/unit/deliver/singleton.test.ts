@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { FakeClock } from "../../harness/fake-clock.ts";
+import { WatchedClock } from "../../harness/watched-clock.ts";
 import { Singleton } from "../../../src/deliver/platform/singleton.ts";
 import type { Store } from "../../../src/store/store.ts";
 import { openTestStore } from "../../harness/store.ts";
@@ -23,7 +24,7 @@ async function until(holds: () => boolean | Promise<boolean>): Promise<void> {
 }
 
 async function twoProcesses(t: Parameters<typeof openTestStore>[0]) {
-  const clock = new FakeClock();
+  const clock = new WatchedClock();
   const now = () => clock.now();
   const { store, openAnother } = await openTestStore(t, { now });
   const another = await openAnother({ now });
@@ -60,12 +61,11 @@ describe("singleton", () => {
     const { clock, store, first, second } = await twoProcesses(t);
     await first.one.take();
     for (let n = 0; n < 9; n += 1) {
+      const renewed = clock.next(LEASE_MS / 3);
       clock.tick(LEASE_MS / 3);
-      const untilMs = clock.now() + LEASE_MS;
-      await until(async () => {
-        const row = await store.find("ledger", { scope: "singleton", key: "wecom:bot" });
-        return row?.expires_at === untilMs;
-      });
+      await renewed;
+      const row = await store.find("ledger", { scope: "singleton", key: "wecom:bot" });
+      assert.equal(row?.expires_at, clock.now() + LEASE_MS);
     }
     assert.equal(await second.one.take(), false);
     assert.equal(first.lost.count, 0);
