@@ -13,7 +13,7 @@ import {
 import { createStore, useStore, type Store } from "./store.ts";
 
 const store = createStore(lastSession());
-/** What was last known until the server answers; undefined before a first answer. */
+/** What was last known, until the server answers; undefined before the first answer. */
 export const me: Store<ConsoleSession | undefined> = store;
 
 const RELOADED = "agentd.reloadedFor";
@@ -60,7 +60,7 @@ async function reloadWhenUpdated(ownVersion: string): Promise<void> {
   location.reload();
 }
 
-/** Whether the key may do that. True until it is known, which is without a sign-in: there, everybody may do everything. */
+/** Whether the key may do that. True until it is known, as on the first page where no key is required. */
 export function useCan(scope: KeyScope): boolean {
   return useStore(
     me,
