@@ -5,8 +5,8 @@ import type { RunAccepted } from "../../generated/http/client/types.gen.ts";
 import { composer, connectedPage, conversation, send, startConsole } from "../harness/browser.ts";
 import { callApi } from "../harness/console-webhooks.ts";
 
-/** A poll would be due; the socket, which nobody answers meanwhile, is not given up yet. */
-const POLLS_WITHIN_MS = 40_000;
+/** Long enough for a poll. After 45 s without a frame the page would give its socket up, and ask for another. */
+const POLLS_WITHIN_MS = 31_000;
 
 test("the palette finds a page and a session by a few letters", async () => {
   await using shown = await startConsole();
