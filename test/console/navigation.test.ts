@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Page } from "playwright-core";
 import type { RunAccepted } from "../../generated/http/client/types.gen.ts";
-import { composer, connectedPage, conversation, send, startConsole } from "../harness/browser.ts";
+import { composer, whenConnected, conversation, send, startConsole } from "../harness/browser.ts";
 import { callApi } from "../harness/console-webhooks.ts";
 
 /** Long enough for a poll. After 45 s without a frame the page would give its socket up, and ask for another. */
@@ -53,7 +53,7 @@ test("single keys go to pages and through rows, and not while a person types; th
 test("runs follow live, without a poll, and Back restores the filter", async () => {
   await using shown = await startConsole();
   await shown.page.clock.install();
-  const isConnected = connectedPage(shown);
+  const isConnected = whenConnected(shown);
   const page = await shown.open("/runs");
   await page.getByRole("heading", { name: "No run yet" }).waitFor();
   await isConnected;

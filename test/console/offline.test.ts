@@ -3,7 +3,7 @@ import { EventEmitter, once } from "node:events";
 import { test } from "node:test";
 import {
   composer,
-  connectedPage,
+  whenConnected,
   conversation,
   send,
   startConsole,
@@ -77,7 +77,7 @@ test("a message written offline is sent once by the next page, when the tab was 
 
 test("what could not be read while the gateway was away is read when it is back", async () => {
   await using shown = await startConsole();
-  const isConnected = connectedPage(shown);
+  const isConnected = whenConnected(shown);
   const page = await shown.open("/outbox");
   await page.getByRole("heading", { name: "No message yet" }).waitFor();
   await isConnected;

@@ -184,7 +184,7 @@ export function composer(page: Page) {
 }
 
 /** Resolves when the page has its socket: then it asks for the version of the console. */
-export async function connectedPage({ page }: ConsoleTest): Promise<void> {
+export async function whenConnected({ page }: ConsoleTest): Promise<void> {
   await page.waitForResponse((response) => new URL(response.url()).pathname === "/chat");
 }
 

@@ -186,11 +186,15 @@ export class WebhookService implements AsyncDisposable {
     return entries.filter((entry) => entry["message"] === message);
   }
 
-  /** Resolves to the lines with this message once there is one: some are written after what they tell of is stored. */
-  async loggedSoon(message: string): Promise<readonly Readonly<Record<string, unknown>>[]> {
-    const logged = () => this.logged(message);
-    await this.recorded(() => logged().length > 0);
-    return logged();
+  /** Resolves to the lines with this message once there are `count`: some are written after what they tell of is stored. */
+  async loggedSoon(message: string, count = 1): Promise<readonly Readonly<Record<string, unknown>>[]> {
+    const patience = AbortSignal.timeout(60_000);
+    for (;;) {
+      const lines = this.logged(message);
+      if (lines.length >= count) return lines;
+      patience.throwIfAborted();
+      await new Promise((resolve) => setTimeout(resolve, 10));
+    }
   }
 
   /** Stops the service and starts another on the same database and home. */
